@@ -1,0 +1,1 @@
+# The subcommands, in the order of `darl --help`; one line each.

@@ -1,0 +1,35 @@
+# One export set per component: find_package(darlcore COMPONENTS core host …).
+include(CMakePackageConfigHelpers)
+set(DARLCORE_CMAKE_DIR ${CMAKE_INSTALL_LIBDIR}/cmake/darlcore)
+
+install(TARGETS darlcore_core EXPORT darlcore-core FILE_SET HEADERS DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
+install(TARGETS darlcore_testing EXPORT darlcore-testing FILE_SET HEADERS DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
+set(DARLCORE_COMPONENTS core testing)
+foreach(part json host storage sim formats slurm asio curl torch)
+  if(TARGET darlcore_${part})
+    list(APPEND DARLCORE_COMPONENTS ${part})
+    install(TARGETS darlcore_${part} EXPORT darlcore-${part} ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
+    if(NOT part STREQUAL json)  # json lies in the folder of formats
+      set(part_folder backends/${part})
+      if(part STREQUAL formats)
+        set(part_folder adapters/formats)
+      endif()
+      install(DIRECTORY ${PROJECT_SOURCE_DIR}/${part_folder}/ DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/darlcore/${part_folder}
+        FILES_MATCHING PATTERN "*.hpp" PATTERN "*.h")
+    endif()
+    target_include_directories(darlcore_${part} INTERFACE $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}/darlcore>)
+  endif()
+endforeach()
+foreach(part IN LISTS DARLCORE_COMPONENTS)
+  install(EXPORT darlcore-${part} NAMESPACE darlcore:: DESTINATION ${DARLCORE_CMAKE_DIR})
+endforeach()
+if(TARGET darl)
+  install(TARGETS darl RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
+endif()
+
+configure_package_config_file(cmake/darlcoreConfig.cmake.in darlcoreConfig.cmake INSTALL_DESTINATION ${DARLCORE_CMAKE_DIR})
+write_basic_package_version_file(darlcoreConfigVersion.cmake COMPATIBILITY SameMinorVersion)
+install(FILES ${CMAKE_CURRENT_BINARY_DIR}/darlcoreConfig.cmake ${CMAKE_CURRENT_BINARY_DIR}/darlcoreConfigVersion.cmake
+  DESTINATION ${DARLCORE_CMAKE_DIR})
+configure_file(cmake/darlcore.pc.in darlcore.pc @ONLY)
+install(FILES ${CMAKE_CURRENT_BINARY_DIR}/darlcore.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)

@@ -1,0 +1,2 @@
+set(DARLCORE_HEADERS_PLAN
+)
