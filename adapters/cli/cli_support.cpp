@@ -12,12 +12,14 @@ int exit_code_of(const darlcore::error& failure) {
     switch (failure.code) {
         case errc::locked:
         case errc::corrupt:
-        case errc::refused: return exit_refused;
+        case errc::refused:
+            return exit_refused;
         case errc::unreachable:
         case errc::timeout:
         case errc::restarting:
         case errc::overloaded:
-        case errc::cluster_busy: return exit_try_later;
+        case errc::cluster_busy:
+            return exit_try_later;
         case errc::invalid_argument:
         case errc::overflow:
         case errc::too_many_blocks:
@@ -29,8 +31,10 @@ int exit_code_of(const darlcore::error& failure) {
         case errc::not_found:
         case errc::bad_request:
         case errc::digest_mismatch:
-        case errc::corpus_mismatch: return exit_usage;
-        default: return exit_failed;
+        case errc::corpus_mismatch:
+            return exit_usage;
+        default:
+            return exit_failed;
     }
 }
 

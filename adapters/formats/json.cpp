@@ -110,14 +110,22 @@ result<value> convert_array(const simdjson::dom::array& elements) {
 result<value> convert(const simdjson::dom::element& e) {
     using type = simdjson::dom::element_type;
     switch (e.type()) {
-        case type::OBJECT: return convert_object(e.get_object().value_unsafe());
-        case type::ARRAY: return convert_array(e.get_array().value_unsafe());
-        case type::STRING: return value(std::string_view(e.get_string().value_unsafe()));
-        case type::INT64: return value(static_cast<std::int64_t>(e.get_int64().value_unsafe()));
-        case type::UINT64: return value(static_cast<std::uint64_t>(e.get_uint64().value_unsafe()));
-        case type::DOUBLE: return value(e.get_double().value_unsafe());
-        case type::BOOL: return value(e.get_bool().value_unsafe());
-        case type::NULL_VALUE: return value(nullptr);
+        case type::OBJECT:
+            return convert_object(e.get_object().value_unsafe());
+        case type::ARRAY:
+            return convert_array(e.get_array().value_unsafe());
+        case type::STRING:
+            return value(std::string_view(e.get_string().value_unsafe()));
+        case type::INT64:
+            return value(static_cast<std::int64_t>(e.get_int64().value_unsafe()));
+        case type::UINT64:
+            return value(static_cast<std::uint64_t>(e.get_uint64().value_unsafe()));
+        case type::DOUBLE:
+            return value(e.get_double().value_unsafe());
+        case type::BOOL:
+            return value(e.get_bool().value_unsafe());
+        case type::NULL_VALUE:
+            return value(nullptr);
     }
     return fail(errc::internal, "a JSON element of unknown kind");
 }

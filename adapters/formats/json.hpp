@@ -19,7 +19,8 @@ using array = std::vector<value>;
 /// Members in the order in which they were read or added; keys are unique.
 using object = std::vector<std::pair<std::string, value>>;
 
-/// A JSON document as a tree. Integers keep 64 bits, so that ids survive; everything else with a fraction or exponent is a double.
+/// A JSON document as a tree. Integers keep 64 bits, so that ids survive; everything else with a fraction or exponent
+/// is a double.
 class value {
 public:
     value() = default;
@@ -27,8 +28,7 @@ public:
     value(bool b) : v_(b) {}
     value(double d) : v_(d) {}
     template <class I>
-        requires(std::is_integral_v<I> && !std::is_same_v<I, bool>)
-    value(I i) {
+    requires(std::is_integral_v<I> && !std::is_same_v<I, bool>) value(I i) {
         if constexpr (std::is_signed_v<I>) {
             v_ = static_cast<std::int64_t>(i);
         } else {
@@ -78,8 +78,10 @@ public:
 
 private:
     void set_unsigned(std::uint64_t u) {
-        if (u <= static_cast<std::uint64_t>(INT64_MAX)) v_ = static_cast<std::int64_t>(u);
-        else v_ = u;
+        if (u <= static_cast<std::uint64_t>(INT64_MAX))
+            v_ = static_cast<std::int64_t>(u);
+        else
+            v_ = u;
     }
     std::variant<std::monostate, bool, std::int64_t, std::uint64_t, double, std::string, json::array, json::object> v_;
 };
@@ -90,12 +92,12 @@ struct limits {
 };
 
 /// Reads one JSON document (RFC 8259, UTF-8).
-/// Errors: errc::too_large (over bytes_max), errc::parse_error (syntax, invalid UTF-8, duplicate key, depth, number out of range);
-/// the context never repeats the input.
-/// Complexity: O(bytes).
+/// Errors: errc::too_large (over bytes_max), errc::parse_error (syntax, invalid UTF-8, duplicate key, depth, number out
+/// of range); the context never repeats the input. Complexity: O(bytes).
 result<value> parse(std::string_view text, const limits& bounds = {});
 
-/// Compact text: members in their order, doubles in the shortest form that reads back equal, non-finite doubles as null.
+/// Compact text: members in their order, doubles in the shortest form that reads back equal, non-finite doubles as
+/// null.
 std::string dump(const value& document);
 
 /// `text` as a JSON string with its quotes; control characters escaped.

@@ -35,7 +35,9 @@ inline assertion_handler& current_assertion_handler() {
 }
 
 template <class T>
-concept streamable = requires(std::ostream& out, const T& value) { out << value; };
+concept streamable = requires(std::ostream& out, const T& value) {
+    out << value;
+};
 
 template <class T>
 void append_value(std::ostream& out, const char* name, const T& value) {
@@ -73,13 +75,14 @@ inline assertion_handler set_assertion_handler(assertion_handler handler) {
 
 }  // namespace darlcore
 
-// A broken precondition is a bug of the caller, never of the data: bad input gets a `result` instead. On in every build.
-#define DARLCORE_ASSERT(condition)                                                                \
-    ((condition) ? static_cast<void>(0)                                                           \
+// A broken precondition is a bug of the caller, never of the data: bad input gets a `result` instead. On in every
+// build.
+#define DARLCORE_ASSERT(condition)      \
+    ((condition) ? static_cast<void>(0) \
                  : ::darlcore::detail::assertion_failed(#condition, __FILE__, __LINE__, std::string()))
 
 // As DARLCORE_ASSERT, for a comparison: prints both sides.
-#define DARLCORE_ASSERT_CMP(a, op, b)                                                             \
-    (((a)op(b)) ? static_cast<void>(0)                                                            \
-                : ::darlcore::detail::assertion_failed(#a " " #op " " #b, __FILE__, __LINE__,     \
+#define DARLCORE_ASSERT_CMP(a, op, b)                                                         \
+    (((a)op(b)) ? static_cast<void>(0)                                                        \
+                : ::darlcore::detail::assertion_failed(#a " " #op " " #b, __FILE__, __LINE__, \
                                                        ::darlcore::detail::describe_values(#a, (a), #b, (b))))

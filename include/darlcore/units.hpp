@@ -121,10 +121,14 @@ inline std::optional<incarnation> parse_incarnation(std::string_view text) {
     for (std::size_t i = 0; i < 32; ++i) {
         const char c = text[i];
         std::uint64_t digit = 0;
-        if (c >= '0' && c <= '9') digit = static_cast<std::uint64_t>(c - '0');
-        else if (c >= 'a' && c <= 'f') digit = static_cast<std::uint64_t>(c - 'a') + 10;
-        else if (c >= 'A' && c <= 'F') digit = static_cast<std::uint64_t>(c - 'A') + 10;
-        else return std::nullopt;
+        if (c >= '0' && c <= '9')
+            digit = static_cast<std::uint64_t>(c - '0');
+        else if (c >= 'a' && c <= 'f')
+            digit = static_cast<std::uint64_t>(c - 'a') + 10;
+        else if (c >= 'A' && c <= 'F')
+            digit = static_cast<std::uint64_t>(c - 'A') + 10;
+        else
+            return std::nullopt;
         std::uint64_t& half = i < 16 ? value.high : value.low;
         half = (half << 4U) | digit;
     }

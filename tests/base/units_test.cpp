@@ -14,7 +14,8 @@ TEST(names, are_checked_against_the_wire_charset) {
     EXPECT_TRUE(is_valid_name("site-r0._x"));
     EXPECT_TRUE(is_valid_name(std::string(64, 'z')));
     EXPECT_FALSE(is_valid_name(std::string(65, 'z')));
-    for (const char* bad : {"", "-a", ".a", "_a", "a/b", "a b", "a\n", "\xc3\xa4"}) EXPECT_FALSE(is_valid_name(bad)) << bad;
+    for (const char* bad : {"", "-a", ".a", "_a", "a/b", "a b", "a\n", "\xc3\xa4"})
+        EXPECT_FALSE(is_valid_name(bad)) << bad;
 }
 
 TEST(incarnations, round_trip_through_their_wire_text) {

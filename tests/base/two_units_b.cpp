@@ -1,0 +1,6 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "darlcore/darlcore.hpp"
+
+const void* address_of_word_in_the_other_unit() {
+    return reinterpret_cast<const void*>(&darlcore::set_assertion_handler);
+}
