@@ -14,23 +14,28 @@
 namespace darlcore {
 
 // One list for every code of the project: (name). The name is the stable word on the wire.
-#define DARLCORE_ERROR_CODES(X)                                                                                       \
-    /* library and files */                                                                                           \
-    X(invalid_argument)                                                                                               \
-    X(overflow)                                                                                                       \
-    X(too_many_blocks) X(not_finite) X(layout_mismatch) X(out_of_memory) X(io_error) X(no_space) X(short_read)        \
-        X(corrupt) X(truncated) X(not_found) X(already_exists) X(locked) X(unsupported) X(parse_error) X(unknown_key) \
-            X(timeout) X(unreachable) X(cancelled) X(refused) /* requests, 400 */                                     \
-        X(bad_request) X(digest_mismatch) X(corpus_mismatch) X(policy) X(schedule_mismatch)                           \
-            X(codec_unsupported)                                           /* access, 401 403 404 405 410 */          \
-        X(token) X(wrong_scope) X(not_owner) X(no_route) X(method) X(gone) /* standing, 409 */                        \
-        X(lease_gone) X(fenced) X(unknown_site) X(beyond_reserved) X(epoch_incomplete) X(stale_generation)            \
-            X(round_closed) X(already_contributed) X(blob_missing) X(blocks_lost)                                     \
-                X(offset_mismatch) /* content, 413 422 429 460 507 */                                                 \
-        X(too_large) X(meta_mismatch) X(growth) X(norm_outlier) X(zero_tokens) X(duplicate_site) X(quota)             \
-            X(checksum_mismatch) X(no_room)                                      /* try again later, 503 */           \
-        X(cluster_busy) X(restarting) X(disk_full_ack) X(overloaded) X(degraded) /* our bug, 500 */                   \
-        X(internal)
+// clang-format off
+#define DARLCORE_ERROR_CODES(X)                                                                            \
+    /* library and files */                                                                                \
+    X(invalid_argument) X(overflow) X(too_many_blocks) X(not_finite) X(layout_mismatch) X(out_of_memory)   \
+    X(io_error) X(no_space) X(short_read) X(corrupt) X(truncated) X(not_found) X(already_exists) X(locked) \
+    X(unsupported) X(parse_error) X(unknown_key) X(timeout) X(unreachable) X(cancelled) X(refused)         \
+    /* requests, 400 */                                                                                    \
+    X(bad_request) X(digest_mismatch) X(corpus_mismatch) X(policy) X(schedule_mismatch)                    \
+    X(codec_unsupported)                                                                                   \
+    /* access, 401 403 404 405 410 */                                                                      \
+    X(token) X(wrong_scope) X(not_owner) X(no_route) X(method) X(gone)                                     \
+    /* standing, 409 */                                                                                    \
+    X(lease_gone) X(fenced) X(unknown_site) X(beyond_reserved) X(epoch_incomplete) X(stale_generation)     \
+    X(round_closed) X(already_contributed) X(blob_missing) X(blocks_lost) X(offset_mismatch)               \
+    /* content, 413 422 429 460 507 */                                                                     \
+    X(too_large) X(meta_mismatch) X(growth) X(norm_outlier) X(zero_tokens) X(duplicate_site) X(quota)      \
+    X(checksum_mismatch) X(no_room)                                                                        \
+    /* try again later, 503 */                                                                             \
+    X(cluster_busy) X(restarting) X(disk_full_ack) X(overloaded) X(degraded)                               \
+    /* our bug, 500 */                                                                                     \
+    X(internal)
+// clang-format on
 
 /// Why an operation on the world failed. `word` gives the stable text of each.
 enum class errc : std::uint8_t {
