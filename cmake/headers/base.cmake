@@ -1,5 +1,16 @@
 set(DARLCORE_HEADERS_BASE
   ${PROJECT_SOURCE_DIR}/include/darlcore/assert.hpp
+  ${PROJECT_SOURCE_DIR}/include/darlcore/blake2b.hpp
+  ${PROJECT_SOURCE_DIR}/include/darlcore/block_space.hpp
+  ${PROJECT_SOURCE_DIR}/include/darlcore/clock.hpp
+  ${PROJECT_SOURCE_DIR}/include/darlcore/corpus.hpp
+  ${PROJECT_SOURCE_DIR}/include/darlcore/digest.hpp
+  ${PROJECT_SOURCE_DIR}/include/darlcore/epoch_map.hpp
   ${PROJECT_SOURCE_DIR}/include/darlcore/error.hpp
+  ${PROJECT_SOURCE_DIR}/include/darlcore/feistel.hpp
+  ${PROJECT_SOURCE_DIR}/include/darlcore/hex.hpp
+  ${PROJECT_SOURCE_DIR}/include/darlcore/permutation.hpp
+  ${PROJECT_SOURCE_DIR}/include/darlcore/random.hpp
+  ${PROJECT_SOURCE_DIR}/include/darlcore/sha2.hpp
   ${PROJECT_SOURCE_DIR}/include/darlcore/units.hpp
 )
