@@ -1,2 +1,4 @@
 set(DARLCORE_HEADERS_TESTING
+  ${PROJECT_SOURCE_DIR}/include/darlcore/testing/budget.hpp
+  ${PROJECT_SOURCE_DIR}/include/darlcore/testing/property.hpp
 )
