@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cmath>
+
+namespace darlcore {
+
+/// What one pass over a tensor or a whole delta finds out.
+/// When `finite` is false the two numbers are meaningless.
+struct delta_scan {
+    bool finite = true;
+    float max_abs = 0.0F;
+    double sum_squares = 0.0;
+
+    /// Euclidean norm.
+    [[nodiscard]] double norm() const { return std::sqrt(sum_squares); }
+
+    /// Adds the next tensor in layout order. The order is part of the promise: sums of f64 depend on it.
+    constexpr void append(const delta_scan& next) {
+        finite = finite && next.finite;
+        if (next.max_abs > max_abs) max_abs = next.max_abs;
+        sum_squares += next.sum_squares;
+    }
+
+    friend bool operator==(const delta_scan&, const delta_scan&) = default;
+};
+
+}  // namespace darlcore
