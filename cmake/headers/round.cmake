@@ -1,2 +1,11 @@
 set(DARLCORE_HEADERS_ROUND
+  ${PROJECT_SOURCE_DIR}/include/darlcore/round/close.hpp
+  ${PROJECT_SOURCE_DIR}/include/darlcore/round/estimate.hpp
+  ${PROJECT_SOURCE_DIR}/include/darlcore/round/machine.hpp
+  ${PROJECT_SOURCE_DIR}/include/darlcore/round/poll.hpp
+  ${PROJECT_SOURCE_DIR}/include/darlcore/round/records.hpp
+  ${PROJECT_SOURCE_DIR}/include/darlcore/round/replay.hpp
+  ${PROJECT_SOURCE_DIR}/include/darlcore/round/state.hpp
+  ${PROJECT_SOURCE_DIR}/include/darlcore/round/status.hpp
+  ${PROJECT_SOURCE_DIR}/include/darlcore/round/types.hpp
 )
