@@ -1,2 +1,11 @@
 set(DARLCORE_HEADERS_PLAN
+  ${PROJECT_SOURCE_DIR}/include/darlcore/plan/capacity.hpp
+  ${PROJECT_SOURCE_DIR}/include/darlcore/plan/chain.hpp
+  ${PROJECT_SOURCE_DIR}/include/darlcore/plan/estimate.hpp
+  ${PROJECT_SOURCE_DIR}/include/darlcore/plan/exclusion.hpp
+  ${PROJECT_SOURCE_DIR}/include/darlcore/plan/fluid.hpp
+  ${PROJECT_SOURCE_DIR}/include/darlcore/plan/round_cost.hpp
+  ${PROJECT_SOURCE_DIR}/include/darlcore/plan/schedule.hpp
+  ${PROJECT_SOURCE_DIR}/include/darlcore/plan/usage.hpp
+  ${PROJECT_SOURCE_DIR}/include/darlcore/plan/waterfill.hpp
 )

@@ -1,0 +1,396 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "darlcore/error.hpp"
+#include "darlcore/plan/capacity.hpp"
+#include "darlcore/plan/exclusion.hpp"
+
+namespace darlcore::plan {
+
+struct waterfill_site {
+    std::string site;
+    std::vector<waterfill_shape> shapes;
+    std::uint64_t min_units = 0;  // in with at least this many, or out
+    std::uint64_t quantum = 1;    // work comes in multiples of this
+};
+
+struct waterfill_request {
+    std::uint64_t units = 0;
+    double reserve_units =
+        0;  // calendar slack in each job, for partners that start late; never delays the finish figure
+    std::optional<std::uint32_t> gpus_max;
+    std::vector<waterfill_site> sites;
+};
+
+struct waterfill_share {
+    std::string site;
+    std::string shape;
+    std::uint32_t gpus = 0;
+    std::uint64_t units = 0;
+    double start_h = 0;
+    double finish_h = 0;
+    double walltime_h = 0;
+    std::uint64_t jobs = 0;
+};
+
+struct waterfill_plan {
+    bool feasible = true;
+    std::uint64_t assigned = 0;
+    std::uint64_t unassigned = 0;
+    double makespan_h = 0;
+    double latest_finish_h = 0;          // when every job also uses its reserve
+    bool exact = true;                   // false: minimum units over more sites than are searched exhaustively
+    std::vector<waterfill_share> sites;  // every site of the request, in byte order of the ids; units 0 = not used
+    std::vector<exclusion> excluded;
+};
+
+/// Up to this many sites with minimum units every subset is tried.
+inline constexpr std::size_t subset_sites_max = 12;
+
+/// Checks a request: positive finite rates and walltimes, finite waits >= 0, distinct sites.
+/// Errors: errc::invalid_argument naming the row (site, shape, key) and the fix.
+inline result<void> check(const waterfill_request& r) {
+    if (!(std::isfinite(r.reserve_units) && r.reserve_units >= 0))
+        return fail(errc::invalid_argument, "reserve_units must be a finite number, 0 or more");
+    for (std::size_t i = 0; i < r.sites.size(); ++i) {
+        const waterfill_site& s = r.sites[i];
+        for (std::size_t j = 0; j < i; ++j)
+            if (r.sites[j].site == s.site)
+                return fail(errc::invalid_argument,
+                            "site " + s.site + " is given twice; merge its shapes into one entry");
+        if (s.quantum == 0) return fail(errc::invalid_argument, "site " + s.site + ": quantum must be 1 or more");
+        for (const waterfill_shape& shape : s.shapes) {
+            const std::string row = "site " + s.site + ", shape " + shape.name + ": ";
+            if (!(std::isfinite(shape.units_per_h) && shape.units_per_h > 0))
+                return fail(errc::invalid_argument, row + "units_per_h must be a positive finite number");
+            if (!(std::isfinite(shape.wait_h) && shape.wait_h >= 0))
+                return fail(errc::invalid_argument,
+                            row + "wait_h must be a finite number, 0 or more; no wait known is not a wait of 0");
+            if (!(shape.walltime_h > 0)) return fail(errc::invalid_argument, row + "walltime_h must be positive");
+            if (!(std::isfinite(shape.startup_h) && shape.startup_h >= 0))
+                return fail(errc::invalid_argument, row + "startup_h must be a finite number, 0 or more");
+            if (!(std::isfinite(shape.link_h) && shape.link_h >= 0 && std::isfinite(shape.gap_h) && shape.gap_h >= 0))
+                return fail(errc::invalid_argument, row + "link_h and gap_h must be finite numbers, 0 or more");
+            if (shape.jobs == 0) return fail(errc::invalid_argument, row + "jobs must be 1 or more");
+        }
+    }
+    return {};
+}
+
+namespace detail {
+
+struct open_shape {
+    const waterfill_shape* shape = nullptr;
+    capacity_curve curve;
+};
+
+struct open_site {
+    const waterfill_site* site = nullptr;
+    std::vector<open_shape> shapes;
+    std::uint64_t quanta_min = 0;
+    [[nodiscard]] std::uint64_t quanta_by(double t) const {
+        std::uint64_t best = 0;
+        for (const open_shape& s : shapes) best = std::max(best, s.curve.quanta_by(t));
+        return best;
+    }
+    [[nodiscard]] std::uint64_t units(std::uint64_t quanta) const {
+        return quanta > UINT64_MAX / site->quantum ? UINT64_MAX : quanta * site->quantum;
+    }
+    [[nodiscard]] std::uint64_t cap_units() const {
+        std::uint64_t best = 0;
+        for (const open_shape& s : shapes) best = std::max(best, s.curve.cap_quanta());
+        return units(best);
+    }
+};
+
+/// A solved subset: for each of its sites the shape and the quanta.
+struct filled {
+    double makespan_h = 0;
+    std::uint64_t units = 0;
+    double finish_sum_h = 0;
+    std::uint64_t gpus = 0;
+    struct part {
+        const open_site* site = nullptr;
+        const open_shape* shape = nullptr;
+        std::uint64_t quanta = 0;
+    };
+    std::vector<part> parts;
+};
+
+inline std::uint64_t saturating_add(std::uint64_t a, std::uint64_t b) {
+    return a > UINT64_MAX - b ? UINT64_MAX : a + b;
+}
+
+inline std::uint64_t capacity_of(std::span<const open_site* const> sites) {
+    std::uint64_t sum = 0;
+    for (const open_site* s : sites) sum = saturating_add(sum, s->cap_units());
+    return sum;
+}
+
+/// Smallest time at which the sites together have `goal` units done and each its minimum.
+inline double makespan_of(std::span<const open_site* const> sites, std::uint64_t goal) {
+    double high = 0;
+    for (const open_site* s : sites) {
+        for (const open_shape& o : s->shapes) {
+            const std::uint64_t whole_goal = goal / s->site->quantum + (goal % s->site->quantum != 0 ? 1 : 0);
+            high =
+                std::max(high, o.curve.finish_h(std::min(o.curve.cap_quanta(), std::max(whole_goal, s->quanta_min))));
+        }
+    }
+    return smallest_time(0.0, high, [&](double t) {
+        std::uint64_t sum = 0;
+        for (const open_site* s : sites) {
+            const std::uint64_t quanta = s->quanta_by(t);
+            if (quanta < s->quanta_min) return false;
+            sum = saturating_add(sum, s->units(quanta));
+        }
+        return sum >= goal;
+    });
+}
+
+/// Largest capacity at the makespan; ties: fewer GPUs, shorter wait, name in byte order.
+inline const open_shape& best_shape(const open_site& s, double t) {
+    const open_shape* best = &s.shapes.front();
+    const auto key = [t](const open_shape& o) {
+        return std::make_tuple(-static_cast<double>(o.curve.quanta_by(t)), o.shape->gpus, o.shape->wait_h,
+                               o.shape->name);
+    };
+    for (const open_shape& o : s.shapes)
+        if (key(o) < key(*best)) best = &o;
+    return *best;
+}
+
+/// Gives back quanta that are not needed, latest finish first, ties by the later site id; never below a minimum.
+inline void drop_unneeded(filled& f, std::uint64_t goal) {
+    const auto later = [&](std::size_t a, std::size_t b) {  // heap order: the latest on top
+        const auto& x = f.parts[a];
+        const auto& y = f.parts[b];
+        const double fx = x.shape->curve.finish_h(x.quanta);
+        const double fy = y.shape->curve.finish_h(y.quanta);
+        return fx != fy ? fx < fy : x.site->site->site < y.site->site->site;
+    };
+    std::vector<std::size_t> heap;
+    const auto droppable = [&](std::size_t i) {
+        const auto& p = f.parts[i];
+        return p.quanta > p.site->quanta_min && f.units - p.site->site->quantum >= goal;
+    };
+    for (std::size_t i = 0; i < f.parts.size(); ++i)
+        if (droppable(i)) heap.push_back(i);
+    std::make_heap(heap.begin(), heap.end(), later);
+    while (!heap.empty()) {
+        std::pop_heap(heap.begin(), heap.end(), later);
+        const std::size_t i = heap.back();
+        heap.pop_back();
+        if (!droppable(i)) continue;
+        f.units -= f.parts[i].site->site->quantum;
+        --f.parts[i].quanta;
+        if (!droppable(i)) continue;
+        heap.push_back(i);
+        std::push_heap(heap.begin(), heap.end(), later);
+    }
+}
+
+inline filled fill(std::span<const open_site* const> sites, std::uint64_t goal) {
+    filled f;
+    if (sites.empty()) return f;
+    const double level = makespan_of(sites, goal);
+    for (const open_site* s : sites) {
+        const open_shape& shape = best_shape(*s, level);
+        f.parts.push_back({s, &shape, shape.curve.quanta_by(level)});
+        f.units += f.parts.back().quanta * s->site->quantum;
+    }
+    drop_unneeded(f, goal);
+    for (const auto& p : f.parts) {
+        if (p.quanta == 0) continue;
+        const double finish = p.shape->curve.finish_h(p.quanta);
+        f.makespan_h = std::max(f.makespan_h, finish);
+        f.finish_sum_h += finish;
+        f.gpus += p.shape->shape->gpus;
+    }
+    return f;
+}
+
+/// More of the wanted work first, then: makespan, total units, sum of finish times, GPUs.
+inline bool better(const filled& a, const filled& b, std::uint64_t wanted) {
+    const auto key = [wanted](const filled& f) {
+        return std::make_tuple(wanted - std::min(f.units, wanted), f.makespan_h, f.units, f.finish_sum_h, f.gpus);
+    };
+    return key(a) < key(b);
+}
+
+inline filled fill_subsets(const std::vector<open_site>& sites, std::uint64_t units) {
+    std::vector<const open_site*> optional_ones;
+    std::vector<const open_site*> always;  // a site without a minimum may always be offered
+    for (const open_site& s : sites) (s.quanta_min > 0 ? optional_ones : always).push_back(&s);
+    filled best;
+    for (std::uint64_t mask = 0; mask < (std::uint64_t{1} << optional_ones.size()); ++mask) {
+        std::vector<const open_site*> chosen = always;
+        for (std::size_t i = 0; i < optional_ones.size(); ++i)
+            if ((mask >> i & 1U) != 0) chosen.push_back(optional_ones[i]);
+        filled f = fill(chosen, std::min(units, capacity_of(chosen)));
+        if (mask == 0 || better(f, best, units)) best = std::move(f);
+    }
+    return best;
+}
+
+/// Beyond the exhaustive size: fill without minima, put out the site furthest below its minimum, repeat.
+/// `sites` loses its minima and must outlive the answer.
+inline filled fill_dropping(std::vector<open_site>& sites, std::uint64_t units) {
+    std::vector<const open_site*> chosen;
+    std::vector<std::uint64_t> need;
+    for (open_site& s : sites) {
+        need.push_back(std::exchange(s.quanta_min, 0));
+        chosen.push_back(&s);
+    }
+    while (true) {
+        filled f = fill(chosen, std::min(units, capacity_of(chosen)));
+        std::size_t worst = chosen.size();
+        for (std::size_t i = 0; i < chosen.size(); ++i) {
+            if (f.parts[i].quanta >= need[i]) continue;
+            if (worst == chosen.size() || f.parts[i].quanta < f.parts[worst].quanta) worst = i;
+        }
+        if (worst == chosen.size()) return f;
+        chosen.erase(chosen.begin() + static_cast<std::ptrdiff_t>(worst));
+        need.erase(need.begin() + static_cast<std::ptrdiff_t>(worst));
+    }
+}
+
+inline std::vector<open_site> open_sites(const waterfill_request& r, std::vector<exclusion>& excluded) {
+    std::vector<open_site> open;
+    for (const waterfill_site& s : r.sites) {
+        open_site o;
+        o.site = &s;
+        o.quanta_min = s.min_units / s.quantum + (s.min_units % s.quantum != 0 ? 1 : 0);
+        for (const waterfill_shape& shape : s.shapes) {
+            if (r.gpus_max && shape.gpus > *r.gpus_max) {
+                excluded.push_back({s.site, shape.name, exclusion_code::over_max_gpus, double(shape.gpus),
+                                    "GPUs of the shape; at most " + std::to_string(*r.gpus_max) + " are allowed",
+                                    "raise gpus_max or probe a smaller shape"});
+                continue;
+            }
+            const capacity_curve curve(shape, r.reserve_units, s.quantum);
+            if (curve.cap_quanta() == 0) {
+                const double needed = shape.startup_h + r.reserve_units / curve.rate();
+                excluded.push_back({s.site, shape.name, exclusion_code::walltime_le_startup_plus_reserve, needed,
+                                    "hours of startup and reserve, which leave no room for one quantum in the walltime",
+                                    "ask for a longer walltime or lower reserve_units"});
+                continue;
+            }
+            o.shapes.push_back({&shape, curve});
+        }
+        if (s.shapes.empty())
+            excluded.push_back({s.site,
+                                {},
+                                exclusion_code::no_probe,
+                                0.0,
+                                "shapes with a usable probe",
+                                "run `darl probe run` at the site"});
+        if (o.shapes.empty()) continue;
+        if (o.cap_units() < s.min_units) {
+            excluded.push_back({s.site,
+                                {},
+                                exclusion_code::below_min_units,
+                                double(o.cap_units()),
+                                "units the site can do at most; its minimum is " + std::to_string(s.min_units),
+                                "lower min_units or allow longer walltimes"});
+            continue;
+        }
+        open.push_back(std::move(o));
+    }
+    std::sort(open.begin(), open.end(), [](const auto& a, const auto& b) { return a.site->site < b.site->site; });
+    return open;
+}
+
+inline waterfill_share share_of(const filled::part& p, const waterfill_request& r) {
+    waterfill_share s;
+    s.site = p.site->site->site;
+    if (p.quanta == 0) return s;
+    const waterfill_shape& shape = *p.shape->shape;
+    const capacity_curve& curve = p.shape->curve;
+    s.shape = shape.name;
+    s.gpus = shape.gpus;
+    s.units = p.quanta * p.site->site->quantum;
+    s.start_h = shape.wait_h;
+    s.finish_h = curve.finish_h(p.quanta);
+    const double links = curve.links_for(p.quanta);
+    s.jobs = static_cast<std::uint64_t>(links) * shape.jobs;
+    const double length = shape.link_h > 0 ? std::min(shape.link_h, shape.walltime_h) : shape.walltime_h;
+    const double work = static_cast<double>(s.units) / curve.rate() + shape.startup_h + r.reserve_units / curve.rate();
+    s.walltime_h = links > 1 ? length : std::min(work, length);
+    return s;
+}
+
+/// Why an admissible site got nothing.
+inline exclusion left_out(const open_site& s, double makespan_h) {
+    double first_h = s.shapes.front().curve.finish_h(1);
+    for (const open_shape& o : s.shapes) first_h = std::min(first_h, o.curve.finish_h(1));
+    if (s.site->min_units > 0 && first_h <= makespan_h)
+        return {s.site->site,
+                {},
+                exclusion_code::below_min_units,
+                first_h,
+                "hours until its first unit; its share would be below min_units",
+                "lower min_units"};
+    return {s.site->site,
+            {},
+            exclusion_code::not_needed,
+            first_h,
+            "hours until its first unit would be done; the others end before",
+            "nothing: all work is done without it"};
+}
+
+}  // namespace detail
+
+/// Splits `units` over sites so that they end soonest, if nobody ever waits for anybody: an optimistic bound and a
+/// first guess. Exact on integers: quanta are taken in order of finish time (ties: site id in byte order) until the
+/// goal is covered, and those not needed are given back, latest first. Minimum units are exact over subsets up to 12
+/// sites with a minimum, beyond that the furthest below its minimum is put out, and `exact` is false. Every site is
+/// placed or listed in `excluded`. Errors: errc::invalid_argument naming the row. Complexity: O(shapes) times at most
+/// 64, times the subsets. Source: paper section 4; differs: no largest remainder, no greedy dropping, a shape's own
+/// walltime bounds its jobs.
+inline result<waterfill_plan> waterfill(const waterfill_request& r) {
+    if (auto ok = check(r); !ok) return ok.error();
+    waterfill_plan plan;
+    std::vector<detail::open_site> open = detail::open_sites(r, plan.excluded);
+    const auto with_minimum = std::count_if(open.begin(), open.end(), [](const auto& s) { return s.quanta_min > 0; });
+    plan.exact = static_cast<std::size_t>(with_minimum) <= subset_sites_max;
+    const detail::filled f = plan.exact ? detail::fill_subsets(open, r.units) : detail::fill_dropping(open, r.units);
+    plan.makespan_h = f.makespan_h;
+    plan.assigned = f.units;
+    plan.unassigned = r.units > f.units ? r.units - f.units : 0;
+    plan.feasible = plan.unassigned == 0;
+    for (const detail::open_site& s : open) {
+        waterfill_share share;
+        share.site = s.site->site;
+        for (const auto& p : f.parts) {
+            if (p.site->site != s.site || p.quanta == 0) continue;
+            share = detail::share_of(p, r);
+            plan.latest_finish_h = std::max(plan.latest_finish_h, share.finish_h + p.shape->curve.reserve_h());
+        }
+        if (share.units == 0) plan.excluded.push_back(detail::left_out(s, plan.makespan_h));
+        plan.sites.push_back(std::move(share));
+    }
+    for (const waterfill_site& s : r.sites) {
+        const auto same = [&](const waterfill_share& x) { return x.site == s.site; };
+        if (std::none_of(plan.sites.begin(), plan.sites.end(), same)) {
+            waterfill_share none;
+            none.site = s.site;
+            plan.sites.push_back(std::move(none));
+        }
+    }
+    std::sort(plan.sites.begin(), plan.sites.end(), [](const auto& a, const auto& b) { return a.site < b.site; });
+    return plan;
+}
+
+}  // namespace darlcore::plan
