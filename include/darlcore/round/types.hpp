@@ -161,6 +161,7 @@ struct pledge {
     std::int64_t phase_ms = 0;     // the site's own phase time; 0 = not told
     std::int64_t transfer_ms = 0;  // download and upload as the site measured them; 0 = not told
     double norm = 0;               // of the delta, as scanned
+    double scale = 1;              // of the clip option
     round_time at;
 
     friend bool operator==(const pledge&, const pledge&) = default;
