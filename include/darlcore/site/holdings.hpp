@@ -16,9 +16,9 @@ namespace darlcore::site {
 /// Order: done_end <= trained <= planned <= lease.reserved_end (as replied) <= lease.end.
 struct holding {
     lease::lease_record lease;
-    position trained;                // end of what an applied step of this phase has finished
-    position planned;                // end of what groups of this phase were given
-    std::int64_t deadline_ms = 0;    // site time: sending time of the last renewing call + ttl
+    position trained;              // end of what an applied step of this phase has finished
+    position planned;              // end of what groups of this phase were given
+    std::int64_t deadline_ms = 0;  // site time: sending time of the last renewing call + ttl
 };
 
 /// What a group asks of one lease before it may be read.
@@ -124,7 +124,8 @@ public:
     /// These claims left the leases (pledged, or returned to the pool by a rejection).
     void settle(const std::vector<lease::claim>& claims) {
         for (const auto& c : claims)
-            if (holding* h = find(c.lease.seq); h != nullptr) h->lease.done_end = std::max(h->lease.done_end, c.through);
+            if (holding* h = find(c.lease.seq); h != nullptr)
+                h->lease.done_end = std::max(h->lease.done_end, c.through);
         std::erase_if(held_, [](const holding& h) { return h.lease.done_end >= h.lease.end; });
         begin_phase();
     }

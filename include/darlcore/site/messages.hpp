@@ -13,15 +13,16 @@
 /// The site's side: what it asks the server and what it tells its trainer. Nothing here does I/O.
 namespace darlcore::site {
 
-using request = std::variant<ledger::register_request, ledger::join_request, ledger::poll_request, ledger::acquire_request,
-                             ledger::reserve_request, ledger::release_request, ledger::contribute_request,
-                             ledger::decline_request, ledger::evaluation_request, ledger::leave_request>;
+using request =
+    std::variant<ledger::register_request, ledger::join_request, ledger::poll_request, ledger::acquire_request,
+                 ledger::reserve_request, ledger::release_request, ledger::contribute_request, ledger::decline_request,
+                 ledger::evaluation_request, ledger::leave_request>;
 using reply = std::variant<ledger::register_reply, ledger::join_reply, ledger::poll_reply, ledger::acquire_reply,
-                           ledger::reserve_reply, ledger::release_reply, ledger::contribute_reply, ledger::evaluation_reply,
-                           ledger::ok_reply>;
+                           ledger::reserve_reply, ledger::release_reply, ledger::contribute_reply,
+                           ledger::evaluation_reply, ledger::ok_reply>;
 
-/// An answer that is no reply: a refusal of the server with its code, or errc::unreachable / errc::timeout when it is not
-/// known whether the call arrived. `replaced`: with cluster_busy, the incarnation that holds the name.
+/// An answer that is no reply: a refusal of the server with its code, or errc::unreachable / errc::timeout when it is
+/// not known whether the call arrived. `replaced`: with cluster_busy, the incarnation that holds the name.
 struct failure {
     errc code = errc::unreachable;
     std::string context;
@@ -154,7 +155,8 @@ struct note {
 };
 }  // namespace action
 
-using action_t = std::variant<action::call, action::fetch, action::make_first_model, action::train_group, action::end_phase,
-                              action::drop_phase, action::upload, action::evaluate, action::settle, action::finish, action::note>;
+using action_t =
+    std::variant<action::call, action::fetch, action::make_first_model, action::train_group, action::end_phase,
+                 action::drop_phase, action::upload, action::evaluate, action::settle, action::finish, action::note>;
 
 }  // namespace darlcore::site

@@ -14,12 +14,11 @@
 namespace darlcore::site {
 
 /// One stream's side of the protocol as a value: what happened in, what must be done out.
-/// Promises: a group is given to the trainer only below a replied reserved_end; the session never waits for a drain while
-/// it holds anything; one call is under way at a time; a question whose outcome is unknown is asked again with its id.
-/// Units: site time in milliseconds, monotone.
-/// Determinism: a function of settings and events.
-/// Thread-safety: none; the driver serialises.
-/// Source: docs/site.md; paper section 3.2. Differs: reserve before use, whole blocks, short last phases.
+/// Promises: a group is given to the trainer only below a replied reserved_end; the session never waits for a drain
+/// while it holds anything; one call is under way at a time; a question whose outcome is unknown is asked again with
+/// its id. Units: site time in milliseconds, monotone. Determinism: a function of settings and events. Thread-safety:
+/// none; the driver serialises. Source: docs/site.md; paper section 3.2. Differs: reserve before use, whole blocks,
+/// short last phases.
 class session {
 public:
     explicit session(session_settings settings) {
@@ -65,7 +64,8 @@ public:
     /// Claims of the phase that was just finished, for the checkpoint; and the group counter that comes next.
     [[nodiscard]] std::vector<lease::claim> claims_of(std::uint64_t groups) const {
         holdings held = s_.held;
-        for (std::uint64_t g = 0; g < groups && g < s_.phase.groups.size(); ++g) held.mark_trained(s_.phase.groups[g].parts);
+        for (std::uint64_t g = 0; g < groups && g < s_.phase.groups.size(); ++g)
+            held.mark_trained(s_.phase.groups[g].parts);
         return held.claims();
     }
     [[nodiscard]] generation base() const { return s_.phase.base; }
@@ -103,7 +103,8 @@ private:
     }
     void take(const event::fetch_failed& e, std::int64_t now_ms) {
         detail::note(s_, "generation not fetched: " + e.why.context);
-        if (s_.at == stage::fetching) detail::go_polling(s_, now_ms + std::max<std::int64_t>(e.why.retry_after_ms, s_.set.retry_ms));
+        if (s_.at == stage::fetching)
+            detail::go_polling(s_, now_ms + std::max<std::int64_t>(e.why.retry_after_ms, s_.set.retry_ms));
     }
     void take(const event::group_trained& e, std::int64_t) {
         if (!s_.phase.active || e.group >= s_.phase.groups.size()) return;
@@ -137,7 +138,8 @@ private:
             return detail::go_polling(s_, now_ms + s_.set.retry_ms);
         }
         if (s_.at != stage::uploading) return;
-        if (e.why.code == errc::fenced) return detail::finish(s_, exit_failed, "replaced by another process of this site");
+        if (e.why.code == errc::fenced)
+            return detail::finish(s_, exit_failed, "replaced by another process of this site");
         if (e.why.code == errc::stale_generation || e.why.code == errc::round_closed)
             return detail::contribution_refused(s_, e.why, now_ms);
         detail::upload_again(s_, e.why.context);
@@ -164,7 +166,8 @@ private:
             detail::drop_phase(s_, "a newer generation is there", now_ms);
     }
     void take(const event::beat_refused& e, std::int64_t now_ms) {
-        if (e.why.code == errc::fenced) return detail::finish(s_, exit_failed, "replaced by another process of this site");
+        if (e.why.code == errc::fenced)
+            return detail::finish(s_, exit_failed, "replaced by another process of this site");
         if (e.why.code != errc::unknown_site || s_.register_again) return;
         s_.held.clear();
         s_.register_again = true;
@@ -200,16 +203,25 @@ private:
                 hello.take_over = s_.take_over;
                 return detail::ask(s_, std::move(hello), now_ms);
             }
-            case stage::joining: return detail::ask(s_, s_.set.join, now_ms);
-            case stage::polling: return poll(now_ms);
+            case stage::joining:
+                return detail::ask(s_, s_.set.join, now_ms);
+            case stage::polling:
+                return poll(now_ms);
             case stage::building:
                 if (s_.stopping) return detail::go_leaving(s_, exit_try_later, s_.reason);
                 if (s_.held.unplanned() >= s_.phase.target) return detail::begin_training(s_);
-                return detail::ask(s_, ledger::acquire_request{s_.who, s_.phase.target - s_.held.unplanned(), s_.set.max_spans, detail::report(s_), detail::next_name(s_)}, now_ms);
-            case stage::training: return detail::advance_training(s_, now_ms);
-            case stage::releasing: return release_next(now_ms);
-            case stage::leaving: return leave(now_ms);
-            default: return;
+                return detail::ask(s_,
+                                   ledger::acquire_request{s_.who, s_.phase.target - s_.held.unplanned(),
+                                                           s_.set.max_spans, detail::report(s_), detail::next_name(s_)},
+                                   now_ms);
+            case stage::training:
+                return detail::advance_training(s_, now_ms);
+            case stage::releasing:
+                return release_next(now_ms);
+            case stage::leaving:
+                return leave(now_ms);
+            default:
+                return;
         }
     }
 

@@ -36,7 +36,8 @@ inline void answered(session_state& s, const request&, const ledger::join_reply&
 
 inline void heard_of_contribution(session_state& s, const round::last_contribution& last) {
     if (!s.awaiting || last.id != *s.awaiting) return;
-    if (last.status != round::contribution_status::merged && last.status != round::contribution_status::rejected) return;
+    if (last.status != round::contribution_status::merged && last.status != round::contribution_status::rejected)
+        return;
     const bool merged = last.status == round::contribution_status::merged;
     emit(s, action::settle{*s.awaiting, merged, merged ? "" : std::string(word(last.reason.value_or(errc::internal)))});
     s.awaiting.reset();
@@ -58,7 +59,9 @@ inline void answered(session_state& s, const request&, const ledger::poll_reply&
     heard_of_contribution(s, r.last);
     switch (r.action) {
         case round::poll_action::stop:
-            return go_leaving(s, exit_ok, "the run is finished: " + std::string(word(r.stopped_by.value_or(round::stop_reason::site_operator))));
+            return go_leaving(
+                s, exit_ok,
+                "the run is finished: " + std::string(word(r.stopped_by.value_or(round::stop_reason::site_operator))));
         case round::poll_action::init:
             s.at = stage::initialising;
             return emit(s, action::make_first_model{});
@@ -66,7 +69,8 @@ inline void answered(session_state& s, const request&, const ledger::poll_reply&
             s.duty = r;
             s.score_first = r.evaluate;
             return serve_duty(s, now_ms);
-        case round::poll_action::wait: break;
+        case round::poll_action::wait:
+            break;
     }
     if (r.evaluate && s.model == r.current) {
         s.duty.current = r.current;
@@ -131,7 +135,8 @@ inline void answered(session_state& s, const request&, const ledger::evaluation_
 inline void answered(session_state& s, const request& asked, const ledger::ok_reply&, std::int64_t now_ms) {
     if (std::holds_alternative<ledger::leave_request>(asked)) return finish(s, s.code, s.reason);
     s.declining.reset();
-    if (s.failures_in_a_row >= 2) return go_leaving(s, exit_failed, "two phases in a row were not finite; test the device");
+    if (s.failures_in_a_row >= 2)
+        return go_leaving(s, exit_failed, "two phases in a row were not finite; test the device");
     go_polling(s, now_ms + s.set.retry_ms);
 }
 
@@ -159,8 +164,10 @@ inline bool is_fatal(errc code) {
         case errc::policy:
         case errc::layout_mismatch:
         case errc::schedule_mismatch:
-        case errc::codec_unsupported: return true;
-        default: return false;
+        case errc::codec_unsupported:
+            return true;
+        default:
+            return false;
     }
 }
 
@@ -172,13 +179,16 @@ inline bool is_passing(errc code) {
         case errc::degraded:
         case errc::quota:
         case errc::no_room:
-        case errc::internal: return true;
-        default: return false;
+        case errc::internal:
+            return true;
+        default:
+            return false;
     }
 }
 
 inline void refused(session_state& s, const request& asked, const failure& why, std::int64_t now_ms) {
-    if (why.code == errc::fenced) return finish(s, exit_failed, "replaced by another process of this site: " + why.context);
+    if (why.code == errc::fenced)
+        return finish(s, exit_failed, "replaced by another process of this site: " + why.context);
     if (why.code == errc::token || why.code == errc::wrong_scope) return finish(s, exit_usage, why.context);
     if (is_passing(why.code)) return ask_again(s, asked, why, now_ms);
     if (why.code == errc::cluster_busy) return name_is_busy(s, asked, why, now_ms);
@@ -186,11 +196,14 @@ inline void refused(session_state& s, const request& asked, const failure& why, 
     if (why.code == errc::unknown_site) {
         s.held.clear();
         s.register_again = true;
-        return s.phase.active ? drop_phase(s, "the server does not know this site any more", now_ms) : go_polling(s, now_ms);
+        return s.phase.active ? drop_phase(s, "the server does not know this site any more", now_ms)
+                              : go_polling(s, now_ms);
     }
     if (std::holds_alternative<ledger::contribute_request>(asked)) return contribution_refused(s, why, now_ms);
-    if (const auto* reserve = std::get_if<ledger::reserve_request>(&asked)) return lease_is_lost(s, reserve->lease.seq, now_ms);
-    if (std::holds_alternative<ledger::release_request>(asked)) return answered(s, asked, ledger::release_reply{}, now_ms);
+    if (const auto* reserve = std::get_if<ledger::reserve_request>(&asked))
+        return lease_is_lost(s, reserve->lease.seq, now_ms);
+    if (std::holds_alternative<ledger::release_request>(asked))
+        return answered(s, asked, ledger::release_reply{}, now_ms);
     if (is_fatal(why.code) || why.code == errc::bad_request) return finish(s, exit_usage, why.context);
     note(s, "refused: " + std::string(word(why.code)) + ": " + why.context);
     s.declining.reset();

@@ -14,10 +14,11 @@ namespace darlcore::site::detail {
 
 /// Blocks of a phase: round(H G / K), at least 1, fewer when the budget says so.
 /// Source: 10 section 5, blocks_nearest.
-inline std::uint64_t phase_blocks(const session_state& s, std::uint64_t inner_steps, std::optional<std::int64_t> budget_ms) {
+inline std::uint64_t phase_blocks(const session_state& s, std::uint64_t inner_steps,
+                                  std::optional<std::int64_t> budget_ms) {
     const auto windows = static_cast<double>(inner_steps) * static_cast<double>(s.set.windows_per_step);
-    auto blocks = static_cast<std::uint64_t>(
-        std::clamp(windows / static_cast<double>(s.set.block_size) + 0.5, 1.0, 1e15));
+    auto blocks =
+        static_cast<std::uint64_t>(std::clamp(windows / static_cast<double>(s.set.block_size) + 0.5, 1.0, 1e15));
     if (budget_ms && s.blocks_per_ms > 0) {
         const double fit = s.blocks_per_ms * static_cast<double>(*budget_ms);
         blocks = std::min(blocks, static_cast<std::uint64_t>(std::clamp(fit, 1.0, 1e15)));
@@ -82,7 +83,8 @@ inline void advance_training(session_state& s, std::int64_t now_ms) {
     while (p.wish < p.wishes.size() && s.held.is_reserved(p.wishes[p.wish])) ++p.wish;
     if (p.wish < p.wishes.size()) {
         holding* h = s.held.find(p.wishes[p.wish].lease);
-        if (h != nullptr) return ask(s, ledger::reserve_request{s.who, lease::ref_to(h->lease), p.wishes[p.wish].through}, now_ms);
+        if (h != nullptr)
+            return ask(s, ledger::reserve_request{s.who, lease::ref_to(h->lease), p.wishes[p.wish].through}, now_ms);
         ++p.wish;
         return;
     }
@@ -130,8 +132,10 @@ inline void phase_ended(session_state& s, const phase_done& result, std::int64_t
     }
     s.failures_in_a_row = 0;
     s.claims = s.held.claims();
-    if (s.claims.empty() || result.tokens == 0) return decline(s, round::decline_reason::no_data, "nothing was trained");
-    const std::int64_t spent_ms = std::max<std::int64_t>(1, result.compute_ms > 0 ? result.compute_ms : now_ms - s.phase.started_ms);
+    if (s.claims.empty() || result.tokens == 0)
+        return decline(s, round::decline_reason::no_data, "nothing was trained");
+    const std::int64_t spent_ms =
+        std::max<std::int64_t>(1, result.compute_ms > 0 ? result.compute_ms : now_ms - s.phase.started_ms);
     const double rate = static_cast<double>(blocks) / static_cast<double>(spent_ms);
     s.blocks_per_ms = s.blocks_per_ms > 0 ? 0.7 * s.blocks_per_ms + 0.3 * rate : rate;
     s.macro_step_s = static_cast<double>(now_ms - s.phase.started_ms) / 1000.0;
@@ -178,7 +182,8 @@ inline void upload_again(session_state& s, const std::string& why) {
 inline void contribution_refused(session_state& s, const failure& why, std::int64_t now_ms) {
     switch (why.code) {
         case errc::blob_missing:
-        case errc::digest_mismatch: return upload_again(s, why.context);
+        case errc::digest_mismatch:
+            return upload_again(s, why.context);
         case errc::blocks_lost:
         case errc::lease_gone:
         case errc::beyond_reserved:
@@ -188,7 +193,8 @@ inline void contribution_refused(session_state& s, const failure& why, std::int6
             break;
         case errc::stale_generation:
         case errc::round_closed:
-        case errc::already_contributed: break;  // the same blocks are trained again from the current generation
+        case errc::already_contributed:
+            break;  // the same blocks are trained again from the current generation
         default: {
             turned_down(s, why.context);
             return decline(s, round::decline_reason::local_error, std::string(word(why.code)));

@@ -20,17 +20,17 @@ enum exit_code : int { exit_ok = 0, exit_failed = 1, exit_usage = 2, exit_try_la
 struct session_settings {
     ledger::register_request hello;  // who, digests, ranks; take_over is filled in by the session
     ledger::join_request join;
-    bool take_over = false;           // replace the process that holds the name, once (a requeued job)
+    bool take_over = false;              // replace the process that holds the name, once (a requeued job)
     std::uint64_t windows_per_step = 1;  // G = batch x ranks x accumulate
     std::uint64_t block_size = 1;        // K
     std::uint64_t groups = 0;            // per phase; 0: one up to 4 blocks, else 4
     std::uint32_t max_spans = 4;
     std::int64_t first_ttl_ms = 30'000;  // until the server has said one
     std::int64_t keepalive_ms = 20'000;
-    std::int64_t retry_ms = 1'000;       // before the same question is asked again
+    std::int64_t retry_ms = 1'000;  // before the same question is asked again
     std::int64_t give_up_ms = 21'600'000;
-    epoch_index epoch;                   // of the checkpoint,
-    std::uint64_t next_counter = 0;      // and its next group counter in that epoch
+    epoch_index epoch;               // of the checkpoint,
+    std::uint64_t next_counter = 0;  // and its next group counter in that epoch
 };
 
 /// A finished contribution that a checkpoint names and that no server has answered.
@@ -77,9 +77,9 @@ struct phase_state {
     std::uint64_t planned = 0;     // blocks given to groups
     bool pool_empty = false;
     std::vector<group_state> groups;
-    std::uint64_t trained = 0;                // groups
-    std::vector<reservation> wishes;          // of the group that is being reserved
-    std::size_t wish = 0;                     // next of them
+    std::uint64_t trained = 0;        // groups
+    std::vector<reservation> wishes;  // of the group that is being reserved
+    std::size_t wish = 0;             // next of them
     std::optional<round::decline_reason> failed;
 };
 
@@ -130,9 +130,13 @@ inline void emit(session_state& s, action_t what) { s.out.push_back(std::move(wh
 inline void note(session_state& s, std::string text) { emit(s, action::note{std::move(text)}); }
 
 /// Request id of the question under way: the same for every repetition.
-inline std::string request_name(const session_state& s) { return to_text(s.who.incarnation).substr(0, 16) + "-" + std::to_string(s.questions); }
+inline std::string request_name(const session_state& s) {
+    return to_text(s.who.incarnation).substr(0, 16) + "-" + std::to_string(s.questions);
+}
 /// The id that the next question will have (it travels inside an acquire).
-inline std::string next_name(const session_state& s) { return to_text(s.who.incarnation).substr(0, 16) + "-" + std::to_string(s.questions + 1); }
+inline std::string next_name(const session_state& s) {
+    return to_text(s.who.incarnation).substr(0, 16) + "-" + std::to_string(s.questions + 1);
+}
 
 inline void ask(session_state& s, request what, std::int64_t now_ms) {
     DARLCORE_ASSERT(!s.asked);
