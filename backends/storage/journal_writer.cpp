@@ -38,7 +38,7 @@ result<void> journal_writer::create_segment(const std::string& path, std::unique
     if (const auto space = into->preallocate(options_.preallocate_bytes); !space) return space;
     const std::string header = encode(segment_header{identity_, position_.sequence + 1, state_->term(), salt_});
     if (const auto written = pwrite_all(*into, header, 0); !written) return written;
-    if (!state_->mutants().skip_fsync)
+    if (!state_->mutants().skip_file_fsync)
         if (const auto synced = into->fsync(); !synced) return synced;
     return sync_journal_dir();
 }

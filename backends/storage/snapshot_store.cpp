@@ -14,7 +14,7 @@ result<void> write_and_check(const state_directory& state, const std::string& pa
         if (!opened) return opened.error();
         if (const auto cut = (*opened)->truncate(0); !cut) return cut;
         if (const auto written = pwrite_all(**opened, bytes, 0); !written) return written;
-        if (!state.mutants().skip_fsync)
+        if (!state.mutants().skip_file_fsync)
             if (const auto synced = (*opened)->fsync(); !synced) return synced;
     }
     if (const auto renamed = fs.rename(temporary, path); !renamed) return renamed;

@@ -12,7 +12,8 @@ namespace darlcore::storage {
 
 /// Mechanisms that tests take away to see their absence caught. All false in every real run.
 struct storage_mutants {
-    bool skip_fsync = false;
+    bool skip_fsync = false;       ///< of batches
+    bool skip_file_fsync = false;  ///< of new segments and snapshots
     bool skip_dir_fsync = false;
     bool skip_checksum = false;
     bool skip_acked = false;
