@@ -6,8 +6,10 @@
 #include <bit>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <span>
 #include <string_view>
+#include <type_traits>
 #include <utility>
 
 #include "darlcore/assert.hpp"
@@ -89,6 +91,12 @@ private:
     template <class Byte>
     static constexpr std::uint64_t load_word(const Byte* p) {
         std::uint64_t word = 0;
+        if constexpr (std::endian::native == std::endian::little) {
+            if (!std::is_constant_evaluated()) {
+                std::memcpy(&word, p, sizeof word);
+                return word;
+            }
+        }
         for (unsigned i = 0; i < 8; ++i) word |= std::uint64_t{static_cast<std::uint8_t>(p[i])} << (8U * i);
         return word;
     }

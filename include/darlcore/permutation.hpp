@@ -6,7 +6,7 @@
 #include <bit>
 #include <cstddef>
 #include <cstdint>
-#include <numeric>
+#include <iterator>
 #include <span>
 #include <string>
 #include <string_view>
@@ -23,6 +23,29 @@ inline constexpr std::uint64_t mt_shuffle_entries_max = (std::uint64_t{1} << 31U
 
 namespace detail {
 
+// 0, 1, 2, ...: fills a vector in one pass instead of zeros first and numbers second.
+struct counting_iterator {
+    using iterator_category = std::random_access_iterator_tag;
+    using value_type = std::uint32_t;
+    using difference_type = std::int64_t;
+    using pointer = const std::uint32_t*;
+    using reference = std::uint32_t;
+
+    std::uint32_t value;
+
+    reference operator*() const { return value; }
+    counting_iterator& operator++() {
+        ++value;
+        return *this;
+    }
+    counting_iterator operator++(int) { return {value++}; }
+    friend difference_type operator-(counting_iterator a, counting_iterator b) {
+        return difference_type{a.value} - difference_type{b.value};
+    }
+    friend bool operator==(counting_iterator a, counting_iterator b) { return a.value == b.value; }
+    friend bool operator!=(counting_iterator a, counting_iterator b) { return a.value != b.value; }
+};
+
 inline void prefetch_for_write([[maybe_unused]] const void* p) {
 #if defined(__GNUC__) || defined(__clang__)
     __builtin_prefetch(p, 1);
@@ -34,11 +57,22 @@ struct swap_batch {
     std::array<std::uint32_t, mt19937::state_words> chosen;
     std::uint32_t top = 0;
     std::size_t count = 0;
-
-    void apply(std::uint32_t* a) const {
-        for (std::size_t c = 0; c < count; ++c) std::swap(a[top - c], a[chosen[c]]);
-    }
 };
+
+// Swaps between asking for a cache line and using it: enough for a miss to memory, few enough for the first-level TLB.
+inline constexpr std::size_t prefetch_distance = 96;
+
+// Swaps the batch, asking ahead for the lines of its own later swaps and of the first ones of the batch after it.
+inline void apply_swaps(std::uint32_t* a, const swap_batch& batch, const swap_batch& next) {
+    const std::size_t ahead = batch.count > prefetch_distance ? batch.count - prefetch_distance : 0;
+    std::size_t c = 0;
+    for (; c < ahead; ++c) {
+        prefetch_for_write(a + batch.chosen[c + prefetch_distance]);
+        std::swap(a[batch.top - c], a[batch.chosen[c]]);
+    }
+    for (std::size_t k = 0; k < std::min(next.count, prefetch_distance); ++k) prefetch_for_write(a + next.chosen[k]);
+    for (; c < batch.count; ++c) std::swap(a[batch.top - c], a[batch.chosen[c]]);
+}
 
 // Draws for a[i], a[i - 1], ... as long as the bit length of the bound stays the same and outputs are ready. Rejection
 // costs no branch: a rejected value is overwritten by the next one. Returns the next i.
@@ -73,25 +107,22 @@ inline void shuffle(mt19937& engine, std::span<std::uint32_t> a) {
     DARLCORE_ASSERT_CMP(a.size(), <=, mt_shuffle_entries_max);
     if (a.size() < 2) return;
     detail::swap_batch batches[2];
-    auto i = static_cast<std::uint32_t>(a.size() - 1);
-    for (std::size_t b = 0; i > 0; ++b) {
-        auto& drawn = batches[b % 2];
-        i = detail::draw_batch(engine, i, drawn);
-        for (std::size_t c = 0; c < drawn.count; ++c) detail::prefetch_for_write(&a[drawn.chosen[c]]);
-        batches[(b + 1) % 2].apply(a.data());
-        batches[(b + 1) % 2].count = 0;
+    auto* drawn = &batches[0];
+    auto* pending = &batches[1];
+    for (auto i = static_cast<std::uint32_t>(a.size() - 1); i > 0; std::swap(drawn, pending)) {
+        i = detail::draw_batch(engine, i, *drawn);
+        detail::apply_swaps(a.data(), *pending, *drawn);
     }
-    // One of them is still to be applied, the other is empty.
-    batches[0].apply(a.data());
-    batches[1].apply(a.data());
+    drawn->count = 0;
+    detail::apply_swaps(a.data(), *pending, *drawn);
 }
 
 /// 0 ... count - 1 in the order that the text names: steps 2 to 6 of `mt-shuffle-1`.
 /// Preconditions (asserted): count <= 2^31 - 1.
 inline std::vector<std::uint32_t> shuffled_indices(std::string_view text, std::uint64_t count) {
     DARLCORE_ASSERT_CMP(count, <=, mt_shuffle_entries_max);
-    std::vector<std::uint32_t> order(static_cast<std::size_t>(count));
-    std::iota(order.begin(), order.end(), std::uint32_t{0});
+    std::vector<std::uint32_t> order(detail::counting_iterator{0},
+                                     detail::counting_iterator{static_cast<std::uint32_t>(count)});
     if (count < 2) return order;
     mt19937 engine = seeded_engine(text);
     shuffle(engine, order);
