@@ -9,8 +9,13 @@ set(DARLCORE_HEADERS_BASE
   ${PROJECT_SOURCE_DIR}/include/darlcore/error.hpp
   ${PROJECT_SOURCE_DIR}/include/darlcore/feistel.hpp
   ${PROJECT_SOURCE_DIR}/include/darlcore/hex.hpp
+  ${PROJECT_SOURCE_DIR}/include/darlcore/interval_set.hpp
+  ${PROJECT_SOURCE_DIR}/include/darlcore/metrics.hpp
   ${PROJECT_SOURCE_DIR}/include/darlcore/permutation.hpp
+  ${PROJECT_SOURCE_DIR}/include/darlcore/phase.hpp
+  ${PROJECT_SOURCE_DIR}/include/darlcore/phase_group.hpp
   ${PROJECT_SOURCE_DIR}/include/darlcore/random.hpp
   ${PROJECT_SOURCE_DIR}/include/darlcore/sha2.hpp
+  ${PROJECT_SOURCE_DIR}/include/darlcore/sizing.hpp
   ${PROJECT_SOURCE_DIR}/include/darlcore/units.hpp
 )

@@ -7,6 +7,7 @@
 #include "adapters/formats/json.hpp"
 #include "darlcore/block_space.hpp"
 #include "darlcore/corpus.hpp"
+#include "darlcore/phase.hpp"
 
 namespace {
 
@@ -121,6 +122,80 @@ TEST(block_space_vectors, corpus_identity_of_manifests) {
                                                                           .num_windows = 10})));
     for (const auto& c : *vectors().at("manifest_digest").as_array())
         EXPECT_EQ(to_hex(blake2b_of<16>(*c.at("text").as_string())), *c.at("digest").as_string());
+}
+
+TEST(block_space_vectors, local_orders_of_groups) {
+    for (const auto& c : *vectors().at("phase_shuffle").as_array()) {
+        const auto order = shuffled_indices(
+            phase_text(c.at("seed").as_i64().value(), epoch_of(c).count, u64_of(c.at("group"))), u64_of(c.at("n")));
+        if (const auto* whole = c.find("order")) {
+            EXPECT_EQ(std::vector<std::uint64_t>(order.begin(), order.end()), numbers(*whole));
+            continue;
+        }
+        EXPECT_EQ(std::vector<std::uint64_t>(order.begin(), order.begin() + 16), numbers(c.at("first")));
+        EXPECT_EQ(std::vector<std::uint64_t>(order.end() - 16, order.end()), numbers(c.at("last")));
+        blake2b hash(16);
+        for (const std::uint32_t index : order) {
+            std::uint8_t bytes[8] = {};
+            for (unsigned i = 0; i < 4; ++i) bytes[i] = static_cast<std::uint8_t>(index >> (8U * i));
+            hash.update(std::span<const std::uint8_t>(bytes));
+        }
+        EXPECT_EQ(to_hex(finish_digest<16>(hash)), *c.at("order_blake2b16").as_string());
+    }
+}
+
+TEST(block_space_vectors, blocks_per_phase) {
+    for (const auto& c : *vectors().at("sizing").as_array()) {
+        const batch_shape shape{u64_of(c.at("batch")), u64_of(c.at("ranks")), u64_of(c.at("accumulate"))};
+        const std::uint64_t h = u64_of(c.at("inner_steps"));
+        const std::uint64_t k = u64_of(c.at("block_size"));
+        EXPECT_EQ(blocks_up(h, shape, k).value(), u64_of(c.at("blocks_up")));
+        EXPECT_EQ(blocks_nearest(h, shape, k).value(), u64_of(c.at("blocks_nearest")));
+    }
+}
+
+std::vector<phase_group> groups_of(const json::value& c) {
+    std::vector<phase_group> out;
+    std::uint64_t counter = u64_of(c.at("first_group"));
+    for (const auto& spans : *c.at("groups").as_array()) {
+        phase_group group{counter++, {}};
+        for (const auto& s : *spans.as_array()) group.spans.push_back(make_span(u64_of(s.at(0)), u64_of(s.at(1))));
+        out.push_back(std::move(group));
+    }
+    return out;
+}
+
+std::vector<std::uint64_t> windows_of_rank(phase_reader& reader, const phase_plan& plan, std::uint64_t rank,
+                                           std::uint64_t step) {
+    std::vector<std::uint64_t> all;
+    std::vector<std::uint64_t> batch;
+    for (std::uint64_t j = 0; j < plan.micro_batches(step); ++j) {
+        const auto real = reader.read(rank, step, j, batch);
+        EXPECT_EQ(batch.size(), plan.shape().batch);
+        all.insert(all.end(), batch.begin(), batch.begin() + static_cast<std::ptrdiff_t>(real));
+    }
+    return all;
+}
+
+TEST(block_space_vectors, windows_of_ranks_steps_and_groups) {
+    for (const auto& c : *vectors().at("shard").as_array()) {
+        const batch_shape shape{u64_of(c.at("batch")), u64_of(c.at("ranks")), u64_of(c.at("accumulate"))};
+        const auto map = block_space::build(parameters_of(c), epoch_of(c)).value();
+        const auto plan = phase_plan::make(map, groups_of(c), shape).value();
+        const auto& steps = c.at("steps");
+        ASSERT_EQ(plan.num_steps(), steps.size());
+        phase_reader reader(plan);
+        for (std::uint64_t s = 0; s < plan.num_steps(); ++s) {
+            const auto& expected = steps.at(static_cast<std::size_t>(s));
+            EXPECT_EQ(plan.step_windows(s), u64_of(expected.at("windows")));
+            EXPECT_EQ(plan.micro_batches(s), u64_of(expected.at("micro_batches")));
+            for (std::uint64_t r = 0; r < shape.ranks; ++r)
+                EXPECT_EQ(windows_of_rank(reader, plan, r, s),
+                          numbers(expected.at("ranks").at(static_cast<std::size_t>(r))));
+        }
+        for (std::size_t g = 0; g < plan.groups().size(); ++g)
+            EXPECT_EQ(plan.group_trained_after_step(g), u64_of(c.at("group_trained_after_step").at(g)));
+    }
 }
 
 }  // namespace
