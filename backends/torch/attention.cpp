@@ -19,7 +19,8 @@ struct causal_softmax_function : torch::autograd::Function<causal_softmax_functi
         const std::int64_t t = p.size(-1);
         float* data = f32(p);
         at::parallel_for(0, p.size(0), 1, [&](std::int64_t begin, std::int64_t end) {
-            for (std::int64_t i = begin; i < end; ++i) kernels::causal_softmax(data + i * t * t, static_cast<float>(scale), t);
+            for (std::int64_t i = begin; i < end; ++i)
+                kernels::causal_softmax(data + i * t * t, static_cast<float>(scale), t);
         });
         context->save_for_backward({p});
         context->saved_data["scale"] = scale;
@@ -35,7 +36,8 @@ struct causal_softmax_function : torch::autograd::Function<causal_softmax_functi
         float* data = f32(out);
         at::parallel_for(0, p.size(0), 1, [&](std::int64_t begin, std::int64_t end) {
             for (std::int64_t i = begin; i < end; ++i)
-                kernels::causal_softmax_backward(probabilities + i * t * t, static_cast<float>(scale), t, data + i * t * t);
+                kernels::causal_softmax_backward(probabilities + i * t * t, static_cast<float>(scale), t,
+                                                 data + i * t * t);
         });
         return {out, at::Tensor()};
     }

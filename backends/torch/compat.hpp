@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-// The only file that knows that libtorch has versions. Included by .cpp files of this folder only: it costs seconds to compile.
-// ivalue.h comes first: clang does not parse 1.13's headers in C++20 otherwise.
+// The only file that knows that libtorch has versions. Included by .cpp files of this folder only: it costs seconds to
+// compile. ivalue.h comes first: clang does not parse 1.13's headers in C++20 otherwise.
 #include <ATen/core/ivalue.h>
 
 #include <ATen/ATen.h>

@@ -33,7 +33,7 @@ struct key_rule {
 
 result<void> ignore(reading&, std::string_view, const value&) { return {}; }
 
-template <std::int64_t model_config::* Field>
+template <std::int64_t model_config::*Field>
 result<void> size_into(reading& r, std::string_view key, const value& v) {
     const auto n = v.as_i64();
     if (!n || *n < 1) return r.bad(errc::invalid_argument, key, "must be a positive integer");
@@ -41,7 +41,7 @@ result<void> size_into(reading& r, std::string_view key, const value& v) {
     return {};
 }
 
-template <double model_config::* Field>
+template <double model_config::*Field>
 result<void> number_into(reading& r, std::string_view key, const value& v) {
     const auto x = v.as_double();
     if (!x || !std::isfinite(*x) || *x < 0.0) return r.bad(errc::invalid_argument, key, "must be a number >= 0");
@@ -49,7 +49,7 @@ result<void> number_into(reading& r, std::string_view key, const value& v) {
     return {};
 }
 
-template <std::optional<std::int64_t> model_config::* Field>
+template <std::optional<std::int64_t> model_config::*Field>
 result<void> id_into(reading& r, std::string_view key, const value& v) {
     // Newer writers give several end ids as a list; the first is the one that ends documents.
     const value& one = v.is_array() && v.size() > 0 ? v.at(std::size_t{0}) : v;
@@ -135,10 +135,14 @@ result<void> rope_object(reading& r, std::string_view key, const value& v) {
     for (const auto& [name, member] : *members) {
         const std::string path = std::string(key) + "." + name;
         result<void> ok;
-        if (name == "rope_theta") ok = number_into<&model_config::rope_theta>(r, path, member);
-        else if (name == "rope_type" || name == "type") ok = rope_type(r, path, member);
-        else if (name == "partial_rotary_factor") ok = must_be_one(r, path, member);
-        else ok = r.bad(errc::unsupported, path, "is a scaled rotary position setting and not implemented");
+        if (name == "rope_theta")
+            ok = number_into<&model_config::rope_theta>(r, path, member);
+        else if (name == "rope_type" || name == "type")
+            ok = rope_type(r, path, member);
+        else if (name == "partial_rotary_factor")
+            ok = must_be_one(r, path, member);
+        else
+            ok = r.bad(errc::unsupported, path, "is a scaled rotary position setting and not implemented");
         if (!ok) return ok;
     }
     return {};
@@ -151,7 +155,8 @@ result<void> layer_types(reading& r, std::string_view key, const value& v) {
     for (const value& one : *all) {
         const std::string* s = one.as_string();
         if (s == nullptr || *s != "full_attention") {
-            return r.bad(errc::unsupported, key, "names a layer that is not \"full_attention\"; others are not implemented");
+            return r.bad(errc::unsupported, key,
+                         "names a layer that is not \"full_attention\"; others are not implemented");
         }
     }
     return {};
@@ -168,48 +173,92 @@ result<void> use_sliding_window(reading& r, std::string_view, const value& v) {
 }
 
 constexpr key_rule common_rules[] = {
-    {"model_type", ignore}, {"architectures", ignore}, {"dtype", ignore}, {"torch_dtype", ignore},
-    {"transformers_version", ignore}, {"use_cache", ignore}, {"pad_token_id", ignore}, {"_name_or_path", ignore},
-    {"is_llama_config", ignore}, {"transformers.js_config", ignore}, {"is_decoder", ignore}, {"unk_token_id", ignore},
-    {"output_attentions", ignore}, {"output_hidden_states", ignore}, {"return_dict", ignore}, {"task_specific_params", ignore},
-    {"gradient_checkpointing", ignore}, {"_attn_implementation_autoset", ignore}, {"is_encoder_decoder", must_be_false},
-    {"add_cross_attention", must_be_false}, {"quantization_config", must_be_null}, {"attn_implementation", ignore},
-    {"vocab_size", size_into<&model_config::vocab_size>}, {"tie_word_embeddings", tied},
+    {"model_type", ignore},
+    {"architectures", ignore},
+    {"dtype", ignore},
+    {"torch_dtype", ignore},
+    {"transformers_version", ignore},
+    {"use_cache", ignore},
+    {"pad_token_id", ignore},
+    {"_name_or_path", ignore},
+    {"is_llama_config", ignore},
+    {"transformers.js_config", ignore},
+    {"is_decoder", ignore},
+    {"unk_token_id", ignore},
+    {"output_attentions", ignore},
+    {"output_hidden_states", ignore},
+    {"return_dict", ignore},
+    {"task_specific_params", ignore},
+    {"gradient_checkpointing", ignore},
+    {"_attn_implementation_autoset", ignore},
+    {"is_encoder_decoder", must_be_false},
+    {"add_cross_attention", must_be_false},
+    {"quantization_config", must_be_null},
+    {"attn_implementation", ignore},
+    {"vocab_size", size_into<&model_config::vocab_size>},
+    {"tie_word_embeddings", tied},
     {"initializer_range", number_into<&model_config::init_std>},
-    {"bos_token_id", id_into<&model_config::bos_id>}, {"eos_token_id", id_into<&model_config::eos_id>},
+    {"bos_token_id", id_into<&model_config::bos_id>},
+    {"eos_token_id", id_into<&model_config::eos_id>},
 };
 
 constexpr key_rule rotary_rules[] = {
-    {"hidden_size", size_into<&model_config::hidden_size>}, {"num_hidden_layers", size_into<&model_config::layers>},
-    {"num_attention_heads", size_into<&model_config::heads>}, {"num_key_value_heads", kv_heads}, {"head_dim", head_dim},
+    {"hidden_size", size_into<&model_config::hidden_size>},
+    {"num_hidden_layers", size_into<&model_config::layers>},
+    {"num_attention_heads", size_into<&model_config::heads>},
+    {"num_key_value_heads", kv_heads},
+    {"head_dim", head_dim},
     {"intermediate_size", size_into<&model_config::ffn_size>},
     {"max_position_embeddings", size_into<&model_config::positions_max>},
-    {"rms_norm_eps", number_into<&model_config::norm_eps>}, {"rope_theta", number_into<&model_config::rope_theta>},
-    {"rope_parameters", rope_object}, {"rope_scaling", rope_object}, {"partial_rotary_factor", must_be_one},
-    {"rope_interleaved", must_be_false}, {"hidden_act", must_be_silu}, {"attention_bias", must_be_false},
-    {"mlp_bias", must_be_false}, {"attention_dropout", must_be_zero}, {"pretraining_tp", must_be_one},
-    {"layer_types", layer_types}, {"sliding_window", sliding_window}, {"use_sliding_window", use_sliding_window},
+    {"rms_norm_eps", number_into<&model_config::norm_eps>},
+    {"rope_theta", number_into<&model_config::rope_theta>},
+    {"rope_parameters", rope_object},
+    {"rope_scaling", rope_object},
+    {"partial_rotary_factor", must_be_one},
+    {"rope_interleaved", must_be_false},
+    {"hidden_act", must_be_silu},
+    {"attention_bias", must_be_false},
+    {"mlp_bias", must_be_false},
+    {"attention_dropout", must_be_zero},
+    {"pretraining_tp", must_be_one},
+    {"layer_types", layer_types},
+    {"sliding_window", sliding_window},
+    {"use_sliding_window", use_sliding_window},
     {"max_window_layers", ignore},
 };
 
 constexpr key_rule gpt2_rules[] = {
-    {"n_embd", size_into<&model_config::hidden_size>}, {"n_layer", size_into<&model_config::layers>},
-    {"n_head", size_into<&model_config::heads>}, {"n_positions", size_into<&model_config::positions_max>},
-    {"n_ctx", ignore}, {"n_inner", inner_size}, {"layer_norm_epsilon", number_into<&model_config::norm_eps>},
-    {"activation_function", must_be_tanh_gelu}, {"attn_pdrop", must_be_zero}, {"embd_pdrop", must_be_zero},
-    {"resid_pdrop", must_be_zero}, {"scale_attn_weights", must_be_true},
-    {"scale_attn_by_inverse_layer_idx", must_be_false}, {"reorder_and_upcast_attn", must_be_false},
-    {"summary_activation", ignore}, {"summary_first_dropout", ignore}, {"summary_proj_to_labels", ignore},
-    {"summary_type", ignore}, {"summary_use_proj", ignore},
+    {"n_embd", size_into<&model_config::hidden_size>},
+    {"n_layer", size_into<&model_config::layers>},
+    {"n_head", size_into<&model_config::heads>},
+    {"n_positions", size_into<&model_config::positions_max>},
+    {"n_ctx", ignore},
+    {"n_inner", inner_size},
+    {"layer_norm_epsilon", number_into<&model_config::norm_eps>},
+    {"activation_function", must_be_tanh_gelu},
+    {"attn_pdrop", must_be_zero},
+    {"embd_pdrop", must_be_zero},
+    {"resid_pdrop", must_be_zero},
+    {"scale_attn_weights", must_be_true},
+    {"scale_attn_by_inverse_layer_idx", must_be_false},
+    {"reorder_and_upcast_attn", must_be_false},
+    {"summary_activation", ignore},
+    {"summary_first_dropout", ignore},
+    {"summary_proj_to_labels", ignore},
+    {"summary_type", ignore},
+    {"summary_use_proj", ignore},
 };
 
 constexpr key_rule resnet_rules[] = {{"classes", size_into<&model_config::classes>}};
 
 std::span<const key_rule> own_rules(architecture kind) {
     switch (kind) {
-        case architecture::gpt2: return gpt2_rules;
-        case architecture::resnet18: return resnet_rules;
-        default: return rotary_rules;
+        case architecture::gpt2:
+            return gpt2_rules;
+        case architecture::resnet18:
+            return resnet_rules;
+        default:
+            return rotary_rules;
     }
 }
 
@@ -223,9 +272,11 @@ result<architecture> kind_of(const value& document, std::string_view source) {
     const value* type = document.find("model_type");
     const std::string* text = type == nullptr ? nullptr : type->as_string();
     if (text == nullptr) return fail(errc::parse_error, std::string(source) + ": key 'model_type' is missing");
-    for (const architecture kind : {architecture::qwen3, architecture::llama, architecture::gpt2, architecture::resnet18})
+    for (const architecture kind :
+         {architecture::qwen3, architecture::llama, architecture::gpt2, architecture::resnet18})
         if (*text == word(kind)) return kind;
-    return fail(errc::unsupported, std::string(source) + ": model_type '" + *text + "' is not one of qwen3, llama, gpt2, resnet18");
+    return fail(errc::unsupported,
+                std::string(source) + ": model_type '" + *text + "' is not one of qwen3, llama, gpt2, resnet18");
 }
 
 // The defaults that the usual library assumes for keys that are absent.
@@ -249,8 +300,10 @@ result<model_config> finish(reading r) {
     }
     if (c.kind == architecture::gpt2 || !r.kv_heads_given) c.kv_heads = c.heads;
     if (!r.head_dim_given && c.heads > 0) {
-        if (c.kind == architecture::qwen3) c.head_dim = 128;
-        else if (c.hidden_size % c.heads == 0) c.head_dim = c.hidden_size / c.heads;
+        if (c.kind == architecture::qwen3)
+            c.head_dim = 128;
+        else if (c.hidden_size % c.heads == 0)
+            c.head_dim = c.hidden_size / c.heads;
     }
     if (c.kind == architecture::gpt2 && c.ffn_size == 0) c.ffn_size = 4 * c.hidden_size;
     if (auto ok = validate(c); !ok) return fail(ok.error().code, std::string(r.source) + ": " + ok.error().context);
@@ -269,14 +322,19 @@ value common_members(const model_config& c, std::string_view class_name) {
 
 value rotary_members(const model_config& c) {
     value out = common_members(c, c.kind == architecture::qwen3 ? "Qwen3ForCausalLM" : "LlamaForCausalLM");
-    out.set("attention_bias", false).set("attention_dropout", 0.0).set("head_dim", c.head_dim).set("hidden_act", "silu");
+    out.set("attention_bias", false)
+        .set("attention_dropout", 0.0)
+        .set("head_dim", c.head_dim)
+        .set("hidden_act", "silu");
     out.set("hidden_size", c.hidden_size).set("intermediate_size", c.ffn_size);
     out.set("max_position_embeddings", c.positions_max).set("num_attention_heads", c.heads);
     out.set("num_hidden_layers", c.layers).set("num_key_value_heads", c.kv_heads).set("rms_norm_eps", c.norm_eps);
     out.set("rope_theta", c.rope_theta);
     out.set("rope_parameters", json::make_object({{"rope_theta", c.rope_theta}, {"rope_type", "default"}}));
-    if (c.kind == architecture::qwen3) out.set("sliding_window", nullptr).set("use_sliding_window", false);
-    else out.set("mlp_bias", false).set("pretraining_tp", 1);
+    if (c.kind == architecture::qwen3)
+        out.set("sliding_window", nullptr).set("use_sliding_window", false);
+    else
+        out.set("mlp_bias", false).set("pretraining_tp", 1);
     return out;
 }
 
@@ -304,8 +362,9 @@ result<model_config> parse_config(std::string_view json_text, std::string_view s
         const key_rule* rule = find_rule(own_rules(*kind), key);
         if (rule == nullptr) rule = find_rule(common_rules, key);
         if (rule == nullptr) {
-            return r.bad(errc::unknown_key, key, "is not known for model_type " + std::string(word(*kind)) +
-                                                     "; remove it if it does not change the mathematics");
+            return r.bad(errc::unknown_key, key,
+                         "is not known for model_type " + std::string(word(*kind)) +
+                             "; remove it if it does not change the mathematics");
         }
         if (auto ok = rule->read(r, key, member); !ok) return ok.error();
     }
@@ -314,10 +373,12 @@ result<model_config> parse_config(std::string_view json_text, std::string_view s
 
 std::string config_text(const model_config& config) {
     switch (config.kind) {
-        case architecture::gpt2: return json::dump(gpt2_members(config));
+        case architecture::gpt2:
+            return json::dump(gpt2_members(config));
         case architecture::resnet18:
             return json::dump(json::make_object({{"model_type", word(config.kind)}, {"classes", config.classes}}));
-        default: return json::dump(rotary_members(config));
+        default:
+            return json::dump(rotary_members(config));
     }
 }
 

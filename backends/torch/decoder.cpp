@@ -5,8 +5,10 @@ namespace darlcore::models {
 
 decoder::decoder(const parameters& weights) : weights_(weights), config_(weights.config()) {
     DARLCORE_ASSERT(config_.kind != architecture::resnet18);
-    if (config_.kind == architecture::gpt2) bind_gpt2();
-    else bind_rotary();
+    if (config_.kind == architecture::gpt2)
+        bind_gpt2();
+    else
+        bind_rotary();
     head_ = config_.tied ? embedding_ : &weights_.at("lm_head.weight");
 }
 
@@ -19,9 +21,9 @@ void decoder::bind_rotary() {
         const auto get = [&](const char* name) { return &weights_.at(p + name + ".weight"); };
         rotary_layers_.push_back({get("input_layernorm"), get("self_attn.q_proj"), get("self_attn.k_proj"),
                                   get("self_attn.v_proj"), get("self_attn.o_proj"),
-                                  normed ? get("self_attn.q_norm") : nullptr, normed ? get("self_attn.k_norm") : nullptr,
-                                  get("post_attention_layernorm"), get("mlp.gate_proj"), get("mlp.up_proj"),
-                                  get("mlp.down_proj")});
+                                  normed ? get("self_attn.q_norm") : nullptr,
+                                  normed ? get("self_attn.k_norm") : nullptr, get("post_attention_layernorm"),
+                                  get("mlp.gate_proj"), get("mlp.up_proj"), get("mlp.down_proj")});
     }
 }
 
@@ -63,9 +65,9 @@ at::Tensor decoder::rotary_attention(const rotary_layer& layer, const at::Tensor
     const at::Tensor q = linear(x, *layer.q).view({b, t, config_.heads, d});
     const at::Tensor k = linear(x, *layer.k).view({b, t, config_.kv_heads, d});
     const at::Tensor v = linear(x, *layer.v).view({b, t, config_.kv_heads, d}).transpose(1, 2);
-    const at::Tensor mixed =
-        ops::attention(ops::norm_and_rotate(q, layer.q_norm != nullptr ? *layer.q_norm : none, angles, config_.norm_eps),
-                       ops::norm_and_rotate(k, layer.k_norm != nullptr ? *layer.k_norm : none, angles, config_.norm_eps), v);
+    const at::Tensor mixed = ops::attention(
+        ops::norm_and_rotate(q, layer.q_norm != nullptr ? *layer.q_norm : none, angles, config_.norm_eps),
+        ops::norm_and_rotate(k, layer.k_norm != nullptr ? *layer.k_norm : none, angles, config_.norm_eps), v);
     return mixed.transpose(1, 2).reshape({b * t, config_.heads * d});
 }
 
@@ -83,7 +85,8 @@ at::Tensor decoder::rotary_hidden(const at::Tensor& ids) {
 
 at::Tensor decoder::gpt2_attention(const gpt2_layer& layer, const at::Tensor& x, std::int64_t b, std::int64_t t) {
     const std::int64_t d = config_.hidden_size;
-    const at::Tensor all = at::addmm(layer.attention.bias->to(x.scalar_type()), x, layer.attention.weight->to(x.scalar_type()));
+    const at::Tensor all =
+        at::addmm(layer.attention.bias->to(x.scalar_type()), x, layer.attention.weight->to(x.scalar_type()));
     const auto heads = [&](std::int64_t part) {
         return all.narrow(1, part * d, d).reshape({b, t, config_.heads, config_.head_dim}).transpose(1, 2);
     };
@@ -93,7 +96,8 @@ at::Tensor decoder::gpt2_attention(const gpt2_layer& layer, const at::Tensor& x,
 at::Tensor decoder::gpt2_hidden(const at::Tensor& ids) {
     const std::int64_t b = ids.size(0), t = ids.size(1);
     const auto norm = [&](const at::Tensor& x, const affine& a) {
-        return at::layer_norm(x, {config_.hidden_size}, a.weight->to(x.scalar_type()), a.bias->to(x.scalar_type()), config_.norm_eps);
+        return at::layer_norm(x, {config_.hidden_size}, a.weight->to(x.scalar_type()), a.bias->to(x.scalar_type()),
+                              config_.norm_eps);
     };
     // GPT-2's projections are stored [in, out].
     const auto project = [&](const at::Tensor& x, const affine& a) {

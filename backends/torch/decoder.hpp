@@ -21,7 +21,8 @@ public:
     [[nodiscard]] const at::Tensor& head() const { return *head_; }
     /// ids [B, T] to logits [B, T, V] in f32.
     at::Tensor logits(const at::Tensor& ids);
-    /// windows [B, T + 1] i64, weights [B] f32: sum over windows of weight * sum of cross-entropies over the T predicted positions, f64.
+    /// windows [B, T + 1] i64, weights [B] f32: sum over windows of weight * sum of cross-entropies over the T
+    /// predicted positions, f64.
     at::Tensor loss_sum(const at::Tensor& windows, const at::Tensor& weights);
 
     /// Dtype of the matrix products; f32 unless set. Masters stay f32.

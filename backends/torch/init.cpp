@@ -27,7 +27,8 @@ std::uint64_t split_mix(std::uint64_t& state) {
     return z ^ (z >> 31);
 }
 
-// ln(x) for x in (0, 1] from IEEE operations only: x = m * 2^e, ln m = 2 artanh((m - 1) / (m + 1)), m in [sqrt(1/2), sqrt(2)).
+// ln(x) for x in (0, 1] from IEEE operations only: x = m * 2^e, ln m = 2 artanh((m - 1) / (m + 1)), m in [sqrt(1/2),
+// sqrt(2)).
 double portable_log(double x) {
     int e = 0;
     double m = std::frexp(x, &e);
@@ -92,10 +93,15 @@ double text_random::uniform() { return static_cast<double>(next() >> 11U) * 0x1.
 void initialise(const parameter_spec& spec, std::int64_t seed, std::span<float> out) {
     DARLCORE_ASSERT_CMP(static_cast<std::int64_t>(out.size()), ==, spec.elements());
     switch (spec.init) {
-        case init_rule::zeros: std::fill(out.begin(), out.end(), 0.0F); return;
-        case init_rule::ones: std::fill(out.begin(), out.end(), 1.0F); return;
+        case init_rule::zeros:
+            std::fill(out.begin(), out.end(), 0.0F);
+            return;
+        case init_rule::ones:
+            std::fill(out.begin(), out.end(), 1.0F);
+            return;
         case init_rule::normal:
-        case init_rule::uniform: break;
+        case init_rule::uniform:
+            break;
     }
     text_random random("darl-init:" + std::to_string(seed) + ":" + spec.name);
     if (spec.init == init_rule::uniform) {

@@ -11,9 +11,9 @@ namespace darlcore::models {
 
 /// Fills one tensor with its initial values, drawn from (run seed, tensor name) only.
 /// Promises: the same bits on every site, processor and standard library; independent of the order of tensors.
-/// Determinism: xoshiro256++ seeded by splitmix64 from FNV-1a of "darl-init:<seed>:<name>"; normal values by Marsaglia's polar method
-/// with an own logarithm, since those of C libraries differ in the last bit.
-/// Preconditions (asserted): out.size() == spec.elements().
+/// Determinism: xoshiro256++ seeded by splitmix64 from FNV-1a of "darl-init:<seed>:<name>"; normal values by
+/// Marsaglia's polar method with an own logarithm, since those of C libraries differ in the last bit. Preconditions
+/// (asserted): out.size() == spec.elements().
 void initialise(const parameter_spec& spec, std::int64_t seed, std::span<float> out);
 
 /// The generator of `initialise` and of `darl sample`: xoshiro256++ over the FNV-1a hash of a text.

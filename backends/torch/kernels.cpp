@@ -6,7 +6,8 @@
 #include <cmath>
 
 // One source, several instruction sets, chosen when the program is loaded. Sanitizers cannot run such resolvers.
-#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__) && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__) && !defined(__SANITIZE_ADDRESS__) && \
+    !defined(__SANITIZE_THREAD__)
 #define DARLCORE_CLONES __attribute__((target_clones("arch=skylake-avx512", "avx2", "default")))
 #else
 #define DARLCORE_CLONES
@@ -18,7 +19,8 @@ namespace {
 constexpr std::int64_t lanes = 16;
 constexpr std::int64_t block = 65536;
 
-// e^x to about 1e-7 relative, in operations that compilers vectorise: x = n ln2 + r, e^r by a polynomial, 2^n by its bits.
+// e^x to about 1e-7 relative, in operations that compilers vectorise: x = n ln2 + r, e^r by a polynomial, 2^n by its
+// bits.
 inline __attribute__((always_inline)) float fast_exp(float x) {
     x = x < -87.0F ? -87.0F : (x > 88.0F ? 88.0F : x);
     const float shifted = x * 1.44269504F + 12582912.0F;  // rounds to the nearest integer in the low mantissa bits
@@ -82,7 +84,8 @@ inline __attribute__((always_inline)) double block_squares(const float* x, std::
     double sums[lanes] = {};
     std::int64_t i = 0;
     for (; i + lanes <= n; i += lanes)
-        for (std::int64_t j = 0; j < lanes; ++j) sums[j] += static_cast<double>(x[i + j]) * static_cast<double>(x[i + j]);
+        for (std::int64_t j = 0; j < lanes; ++j)
+            sums[j] += static_cast<double>(x[i + j]) * static_cast<double>(x[i + j]);
     for (std::int64_t j = 0; i < n; ++i, ++j) sums[j] += static_cast<double>(x[i]) * static_cast<double>(x[i]);
     double total = 0.0;
     for (std::int64_t j = 0; j < lanes; ++j) total += sums[j];
@@ -114,7 +117,8 @@ DARLCORE_CLONES void rms_norm_backward(const float* x, const float* w, const flo
     }
 }
 
-DARLCORE_CLONES void rotate(const float* x, const float* cos, const float* sin, float sign, std::int64_t d, float* out) {
+DARLCORE_CLONES void rotate(const float* x, const float* cos, const float* sin, float sign, std::int64_t d,
+                            float* out) {
     const std::int64_t half = d / 2;
     for (std::int64_t i = 0; i < half; ++i) {
         const float a = x[i];
@@ -176,6 +180,18 @@ DARLCORE_CLONES double sum_squares(const float* x, std::int64_t n) {
     double total = 0.0;
     for (std::int64_t i = 0; i < n; i += block) total += block_squares(x + i, std::min(block, n - i));
     return total;
+}
+
+adamw_factors adamw_factors_for(double lr, double beta1, double beta2, double eps, double weight_decay, std::int64_t t,
+                                double gradient_scale) {
+    const auto steps = static_cast<double>(t);
+    return {static_cast<float>(gradient_scale),
+            static_cast<float>(beta1),
+            static_cast<float>(beta2),
+            static_cast<float>(1.0 - lr * weight_decay),
+            static_cast<float>(lr / (1.0 - std::pow(beta1, steps))),
+            static_cast<float>(1.0 / std::sqrt(1.0 - std::pow(beta2, steps))),
+            static_cast<float>(eps)};
 }
 
 DARLCORE_CLONES void adamw(float* w, float* g, float* m, float* v, std::int64_t n, const adamw_factors& f) {

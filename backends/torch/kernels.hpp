@@ -3,13 +3,15 @@
 
 #include <cstdint>
 
-// CPU kernels of the models on plain f32 arrays: one pass where libtorch 1.13 needs several. No libtorch here, so that they can be tested
-// and measured alone. All arrays are contiguous and do not overlap unless said. Rows are independent; callers split them over threads.
+// CPU kernels of the models on plain f32 arrays: one pass where libtorch 1.13 needs several. No libtorch here, so that
+// they can be tested and measured alone. All arrays are contiguous and do not overlap unless said. Rows are
+// independent; callers split them over threads.
 namespace darlcore::kernels {
 
 /// Shape legend: R rows, D row length, T positions, d head size.
 
-/// y = x * r * w with r = 1 / sqrt(mean(x^2) + eps) per row. x, y [R, D]; w [D]; inverse [R] keeps r for the backward pass.
+/// y = x * r * w with r = 1 / sqrt(mean(x^2) + eps) per row. x, y [R, D]; w [D]; inverse [R] keeps r for the backward
+/// pass.
 void rms_norm(const float* x, const float* w, double eps, std::int64_t rows, std::int64_t d, float* y, float* inverse);
 
 /// Gradients of rms_norm. g [R, D] in; gx [R, D] out; gw [D] is added to.
@@ -32,17 +34,22 @@ void causal_softmax_backward(const float* p, float scale, std::int64_t positions
 /// Cross-entropy of one row of logits [V] against `target`, times weight; the row becomes weight * (softmax - onehot).
 double cross_entropy_row(float* logits, std::int64_t vocab, std::int64_t target, float weight);
 
-/// Sum of squares in f64: blocks of 65 536 elements from the first, 16 interleaved lanes inside, blocks in order (40 section 8).
+/// Sum of squares in f64: blocks of 65 536 elements from the first, 16 interleaved lanes inside, blocks in order (40
+/// section 8).
 double sum_squares(const float* x, std::int64_t n);
 
 struct adamw_factors {
-    float gradient_scale;   ///< clipping and division by tokens in one
+    float gradient_scale;  ///< clipping and division by tokens in one
     float beta1, beta2;
     float decay;            ///< 1 - lr * weight decay
     float step_size;        ///< lr / (1 - beta1^t)
     float root_correction;  ///< 1 / sqrt(1 - beta2^t)
     float eps;
 };
+
+/// Factors of update t = 1, 2, … in f64, rounded once.
+adamw_factors adamw_factors_for(double lr, double beta1, double beta2, double eps, double weight_decay, std::int64_t t,
+                                double gradient_scale);
 
 /// One AdamW update over n elements in place; g is cleared for the next step.
 /// Source: decoupled weight decay as in libtorch's AdamW, which the tests use as the twin.

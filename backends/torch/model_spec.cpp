@@ -136,7 +136,8 @@ specs resnet18_specs(const model_config& c) {
 
 result<void> positive(std::int64_t value, const char* field) {
     if (value > 0) return {};
-    return fail(errc::invalid_argument, std::string("model: ") + field + " must be at least 1, not " + std::to_string(value));
+    return fail(errc::invalid_argument,
+                std::string("model: ") + field + " must be at least 1, not " + std::to_string(value));
 }
 
 }  // namespace
@@ -181,9 +182,15 @@ std::vector<parameter_spec> parameter_specs(const model_config& config) {
     specs out;
     switch (config.kind) {
         case architecture::qwen3:
-        case architecture::llama: out = rotary_specs(config); break;
-        case architecture::gpt2: out = gpt2_specs(config); break;
-        case architecture::resnet18: out = resnet18_specs(config); break;
+        case architecture::llama:
+            out = rotary_specs(config);
+            break;
+        case architecture::gpt2:
+            out = gpt2_specs(config);
+            break;
+        case architecture::resnet18:
+            out = resnet18_specs(config);
+            break;
     }
     std::sort(out.begin(), out.end(), [](const auto& a, const auto& b) { return a.name < b.name; });
     return out;
@@ -198,12 +205,14 @@ std::int64_t parameter_count(const model_config& config) {
 result<void> validate(const model_config& c) {
     if (c.kind == architecture::resnet18) return positive(c.classes, "classes");
     const std::pair<std::int64_t, const char*> sizes[] = {
-        {c.vocab_size, "vocab_size"}, {c.hidden_size, "hidden_size"}, {c.layers, "num_hidden_layers"},
-        {c.heads, "num_attention_heads"}, {c.kv_heads, "num_key_value_heads"}, {c.head_dim, "head_dim"},
-        {c.ffn_size, "intermediate_size"}, {c.positions_max, "max_position_embeddings"}};
+        {c.vocab_size, "vocab_size"},        {c.hidden_size, "hidden_size"},
+        {c.layers, "num_hidden_layers"},     {c.heads, "num_attention_heads"},
+        {c.kv_heads, "num_key_value_heads"}, {c.head_dim, "head_dim"},
+        {c.ffn_size, "intermediate_size"},   {c.positions_max, "max_position_embeddings"}};
     for (const auto& [value, field] : sizes) {
         if (auto ok = positive(value, field); !ok) return ok;
-        if (value > (std::int64_t{1} << 31)) return fail(errc::invalid_argument, std::string("model: ") + field + " is absurdly large");
+        if (value > (std::int64_t{1} << 31))
+            return fail(errc::invalid_argument, std::string("model: ") + field + " is absurdly large");
     }
     if (c.heads % c.kv_heads != 0) {
         return fail(errc::invalid_argument, "model: num_attention_heads must be a multiple of num_key_value_heads");
@@ -214,8 +223,10 @@ result<void> validate(const model_config& c) {
     if (c.kind == architecture::gpt2 && (c.heads * c.head_dim != c.hidden_size || c.kv_heads != c.heads)) {
         return fail(errc::invalid_argument, "model: gpt2 needs n_embd = n_head * head_dim and no grouped heads");
     }
-    if (!(c.norm_eps > 0.0) || !(c.rope_theta > 0.0) || !(c.init_std >= 0.0) || !std::isfinite(c.norm_eps + c.rope_theta + c.init_std)) {
-        return fail(errc::invalid_argument, "model: norm eps and rope_theta must be positive, initializer_range not negative");
+    if (!(c.norm_eps > 0.0) || !(c.rope_theta > 0.0) || !(c.init_std >= 0.0) ||
+        !std::isfinite(c.norm_eps + c.rope_theta + c.init_std)) {
+        return fail(errc::invalid_argument,
+                    "model: norm eps and rope_theta must be positive, initializer_range not negative");
     }
     return {};
 }

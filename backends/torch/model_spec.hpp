@@ -16,10 +16,14 @@ enum class architecture : std::uint8_t { qwen3, llama, gpt2, resnet18 };
 /// The word of config.json's model_type.
 constexpr std::string_view word(architecture kind) {
     switch (kind) {
-        case architecture::qwen3: return "qwen3";
-        case architecture::llama: return "llama";
-        case architecture::gpt2: return "gpt2";
-        case architecture::resnet18: return "resnet18";
+        case architecture::qwen3:
+            return "qwen3";
+        case architecture::llama:
+            return "llama";
+        case architecture::gpt2:
+            return "gpt2";
+        case architecture::resnet18:
+            return "resnet18";
     }
     return "";
 }
@@ -35,7 +39,8 @@ struct model_config {
     std::int64_t kv_heads = 0;
     std::int64_t head_dim = 0;
     std::int64_t ffn_size = 0;
-    std::int64_t positions_max = 0;  ///< gpt2: rows of the position table; others: a bound that is only written to files
+    std::int64_t positions_max =
+        0;  ///< gpt2: rows of the position table; others: a bound that is only written to files
     double norm_eps = 1e-6;
     double rope_theta = 1e6;
     double init_std = 0.02;
@@ -80,9 +85,10 @@ std::int64_t parameter_count(const model_config& config);
 /// Errors: errc::invalid_argument naming the field.
 result<void> validate(const model_config& config);
 
-/// Reads a Hugging Face config.json, in the old and the new spelling (rope_theta or rope_parameters, torch_dtype or dtype).
-/// Every key must be known: a setting that changes the mathematics in a way that is not implemented is refused.
-/// Errors: errc::parse_error, errc::unsupported, errc::unknown_key, errc::invalid_argument; each names `source` and the key.
+/// Reads a Hugging Face config.json, in the old and the new spelling (rope_theta or rope_parameters, torch_dtype or
+/// dtype). Every key must be known: a setting that changes the mathematics in a way that is not implemented is refused.
+/// Errors: errc::parse_error, errc::unsupported, errc::unknown_key, errc::invalid_argument; each names `source` and the
+/// key.
 result<model_config> parse_config(std::string_view json_text, std::string_view source);
 
 /// config.json with both spellings of what differs between writers, so that older and newer readers take it.

@@ -19,7 +19,9 @@ using torch_compat::f32;
 bool own_kernels_on = true;
 
 // Rows per task, so that a task is worth its start.
-std::int64_t grain(std::int64_t row_length) { return std::max<std::int64_t>(1, 32768 / std::max<std::int64_t>(row_length, 1)); }
+std::int64_t grain(std::int64_t row_length) {
+    return std::max<std::int64_t>(1, 32768 / std::max<std::int64_t>(row_length, 1));
+}
 
 struct rms_norm_function : torch::autograd::Function<rms_norm_function> {
     static at::Tensor forward(AutogradContext* context, const at::Tensor& x, const at::Tensor& w, double eps) {
@@ -47,7 +49,8 @@ struct rms_norm_function : torch::autograd::Function<rms_norm_function> {
         std::mutex adding;
         at::parallel_for(0, rows, grain(d), [&](std::int64_t begin, std::int64_t end) {
             std::vector<float> part(static_cast<std::size_t>(d), 0.0F);
-            kernels::rms_norm_backward(x + begin * d, w, inv + begin, in + begin * d, end - begin, d, out + begin * d, part.data());
+            kernels::rms_norm_backward(x + begin * d, w, inv + begin, in + begin * d, end - begin, d, out + begin * d,
+                                       part.data());
             const std::lock_guard<std::mutex> lock(adding);
             for (std::int64_t i = 0; i < d; ++i) total[i] += part[static_cast<std::size_t>(i)];
         });
@@ -84,7 +87,9 @@ struct swiglu_function : torch::autograd::Function<swiglu_function> {
 struct head_places {
     std::int64_t b, t, h, d;
     [[nodiscard]] std::int64_t in(std::int64_t i, std::int64_t head) const { return (i * h + head) * d; }
-    [[nodiscard]] std::int64_t out(std::int64_t i, std::int64_t head) const { return (((i / t) * h + head) * t + i % t) * d; }
+    [[nodiscard]] std::int64_t out(std::int64_t i, std::int64_t head) const {
+        return (((i / t) * h + head) * t + i % t) * d;
+    }
 };
 
 struct norm_rotate_function : torch::autograd::Function<norm_rotate_function> {
@@ -93,7 +98,8 @@ struct norm_rotate_function : torch::autograd::Function<norm_rotate_function> {
         const head_places at_{x.size(0), x.size(1), x.size(2), x.size(3)};
         const at::Tensor y = at::empty({at_.b, at_.h, at_.t, at_.d}, x.options());
         const at::Tensor inverse = at::empty({normed ? at_.b * at_.t * at_.h : 0}, x.options());
-        const float *in = const_f32(x), *weight = normed ? const_f32(w) : nullptr, *c = const_f32(cos), *s = const_f32(sin);
+        const float *in = const_f32(x), *weight = normed ? const_f32(w) : nullptr, *c = const_f32(cos),
+                    *s = const_f32(sin);
         float *out = f32(y), *inv = f32(inverse);
         at::parallel_for(0, at_.b * at_.t, grain(at_.h * at_.d), [&](std::int64_t begin, std::int64_t end) {
             for (std::int64_t i = begin; i < end; ++i) {
@@ -134,8 +140,8 @@ struct norm_rotate_function : torch::autograd::Function<norm_rotate_function> {
                     float* to = out + at_.in(i, k);
                     kernels::rotate(in + at_.out(i, k), c + row, s + row, -1.0F, at_.d, normed ? turned.data() : to);
                     if (normed) {
-                        kernels::rms_norm_backward(values + at_.in(i, k), weight, inv + i * at_.h + k, turned.data(), 1, at_.d, to,
-                                                   part.data());
+                        kernels::rms_norm_backward(values + at_.in(i, k), weight, inv + i * at_.h + k, turned.data(), 1,
+                                                   at_.d, to, part.data());
                     }
                 }
             }
@@ -149,7 +155,8 @@ struct norm_rotate_function : torch::autograd::Function<norm_rotate_function> {
 
 constexpr std::int64_t loss_chunk_rows = 1024;
 
-// Loss and, in the same pass, both gradients: the logits of a chunk are turned into their own gradient and used at once.
+// Loss and, in the same pass, both gradients: the logits of a chunk are turned into their own gradient and used at
+// once.
 struct head_loss_function : torch::autograd::Function<head_loss_function> {
     static at::Tensor forward(AutogradContext* context, const at::Tensor& hidden, const at::Tensor& head,
                               const at::Tensor& targets, const at::Tensor& weights, bool with_gradients) {
@@ -190,7 +197,8 @@ struct head_loss_function : torch::autograd::Function<head_loss_function> {
     }
 };
 
-at::Tensor plain_head_loss_sum(const at::Tensor& hidden, const at::Tensor& head, const at::Tensor& targets, const at::Tensor& weights) {
+at::Tensor plain_head_loss_sum(const at::Tensor& hidden, const at::Tensor& head, const at::Tensor& targets,
+                               const at::Tensor& weights) {
     at::Tensor total = at::zeros({}, hidden.options().dtype(at::kDouble));
     for (std::int64_t first = 0; first < hidden.size(0); first += loss_chunk_rows) {
         const std::int64_t n = std::min(loss_chunk_rows, hidden.size(0) - first);
@@ -251,7 +259,8 @@ at::Tensor norm_and_rotate(const at::Tensor& x, const at::Tensor& w, const rotar
     return at::cat({a * cos - b * sin, b * cos + a * sin}, 3);
 }
 
-at::Tensor head_loss_sum(const at::Tensor& hidden, const at::Tensor& head, const at::Tensor& targets, const at::Tensor& weights) {
+at::Tensor head_loss_sum(const at::Tensor& hidden, const at::Tensor& head, const at::Tensor& targets,
+                         const at::Tensor& weights) {
     if (!caps(hidden).own_kernels) return plain_head_loss_sum(hidden, head, targets, weights);
     const bool with_gradients = at::GradMode::is_enabled() && (hidden.requires_grad() || head.requires_grad());
     return head_loss_function::apply(hidden.contiguous(), head, targets, weights, with_gradients);

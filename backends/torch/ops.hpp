@@ -3,8 +3,8 @@
 
 #include "backends/torch/compat.hpp"
 
-// Differentiable building blocks. Each has a plain body made of libtorch operations (any device and dtype, the twin of the tests) and,
-// for f32 on the CPU, a body on our own one-pass kernels. Private to this folder.
+// Differentiable building blocks. Each has a plain body made of libtorch operations (any device and dtype, the twin of
+// the tests) and, for f32 on the CPU, a body on our own one-pass kernels. Private to this folder.
 namespace darlcore::ops {
 
 /// Switches the own kernels off or on for the whole process; tests compare both ways. Not thread-safe.
@@ -25,12 +25,14 @@ rotary_table make_rotary_table(std::int64_t positions, std::int64_t head_dim, do
 /// x [B, T, H, d] to [B, H, T, d]: RMSNorm over d (when w is defined), then the half-split rotation.
 at::Tensor norm_and_rotate(const at::Tensor& x, const at::Tensor& w, const rotary_table& table, double eps);
 
-/// Sum over rows of weight * cross-entropy, as an f64 scalar. hidden [N, D], head [V, D], targets [N] i64, weights [N] f32.
-/// Works through the rows in chunks, so the logits of all rows never exist at once.
-at::Tensor head_loss_sum(const at::Tensor& hidden, const at::Tensor& head, const at::Tensor& targets, const at::Tensor& weights);
+/// Sum over rows of weight * cross-entropy, as an f64 scalar. hidden [N, D], head [V, D], targets [N] i64, weights [N]
+/// f32. Works through the rows in chunks, so the logits of all rows never exist at once.
+at::Tensor head_loss_sum(const at::Tensor& hidden, const at::Tensor& head, const at::Tensor& targets,
+                         const at::Tensor& weights);
 
 /// Causal attention. q [B, H, T, d], k and v [B, KV, T, d], H a multiple of KV; scale 1 / sqrt(d). Gives [B, H, T, d].
-/// Three bodies: libtorch's fused operation where its headers have it, own softmax kernel on f32 CPU tensors, plain softmax in f32.
+/// Three bodies: libtorch's fused operation where its headers have it, own softmax kernel on f32 CPU tensors, plain
+/// softmax in f32.
 at::Tensor attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v);
 
 /// What this build and device can do; callers decide by it, never by a version.

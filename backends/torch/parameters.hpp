@@ -9,9 +9,9 @@
 
 namespace darlcore::models {
 
-/// Master weights of one model: one flat f32 vector in layout order, its gradients beside it, and a named view per tensor.
-/// Flat, because merge, delta, clipping, reduction and optimiser are then single passes over memory.
-/// Private to the .cpp files of this folder (it shows libtorch's types).
+/// Master weights of one model: one flat f32 vector in layout order, its gradients beside it, and a named view per
+/// tensor. Flat, because merge, delta, clipping, reduction and optimiser are then single passes over memory. Private to
+/// the .cpp files of this folder (it shows libtorch's types).
 class parameters {
 public:
     /// Zero weights. Preconditions (asserted): the config is valid.

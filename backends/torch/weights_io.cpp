@@ -1,0 +1,329 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "backends/torch/weights_io.hpp"
+
+#include <openssl/evp.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <memory>
+#include <set>
+
+#include "adapters/formats/json.hpp"
+#include "backends/torch/bf16.hpp"
+#include "darlcore/digest.hpp"
+
+namespace darlcore::models {
+namespace {
+
+namespace fs = std::filesystem;
+using formats::safetensors_reader;
+using specs = std::vector<parameter_spec>;
+
+constexpr std::uint64_t buffer_elements = std::uint64_t{1} << 20U;
+
+// The library's SHA-256 uses the processor's instructions; ours is for constant expressions and small texts.
+class file_digest {
+public:
+    file_digest() : context_(EVP_MD_CTX_new()) { EVP_DigestInit_ex(context_.get(), EVP_sha256(), nullptr); }
+    void update(const void* data, std::size_t bytes) { EVP_DigestUpdate(context_.get(), data, bytes); }
+    std::string finish() {
+        std::array<std::uint8_t, 32> out{};
+        EVP_DigestFinal_ex(context_.get(), out.data(), nullptr);
+        return to_hex(out);
+    }
+
+private:
+    struct free_context {
+        void operator()(EVP_MD_CTX* c) const { EVP_MD_CTX_free(c); }
+    };
+    std::unique_ptr<EVP_MD_CTX, free_context> context_;
+};
+
+std::uint64_t total_elements(const specs& all) {
+    std::uint64_t n = 0;
+    for (const parameter_spec& spec : all) n += static_cast<std::uint64_t>(spec.elements());
+    return n;
+}
+
+result<void> read_tensor(const safetensors_reader& file, const formats::safetensors_entry& entry,
+                         std::span<float> out) {
+    if (entry.spec.dtype == dtype::f32) return file.read_all(entry, std::as_writable_bytes(out));
+    std::vector<std::uint16_t> buffer(std::min<std::uint64_t>(buffer_elements, out.size()));
+    for (std::size_t first = 0; first < out.size(); first += buffer.size()) {
+        const std::size_t n = std::min(buffer.size(), out.size() - first);
+        const std::span<std::uint16_t> part(buffer.data(), n);
+        if (auto ok = file.read(entry, 2 * first, std::as_writable_bytes(part)); !ok) return ok;
+        const bool brain = entry.spec.dtype == dtype::bf16;
+        for (std::size_t i = 0; i < n; ++i) out[first + i] = brain ? from_bf16(part[i]) : from_f16(part[i]);
+    }
+    return {};
+}
+
+result<void> check_entry(const std::string& file, const formats::safetensors_entry& entry, const parameter_spec& spec) {
+    const std::vector<std::uint64_t> wanted(spec.shape.begin(), spec.shape.end());
+    if (!enters_merge(entry.spec.dtype)) {
+        return fail(errc::layout_mismatch, file + ": tensor '" + spec.name + "' is " +
+                                               std::string(word(entry.spec.dtype)) + "; f32, bf16 or f16 is needed");
+    }
+    if (entry.spec.shape == wanted) return {};
+    const auto text = [](const std::vector<std::uint64_t>& shape) {
+        std::string s = "[";
+        for (const std::uint64_t extent : shape) s += (s.size() > 1 ? ", " : "") + std::to_string(extent);
+        return s + "]";
+    };
+    return fail(errc::layout_mismatch, file + ": tensor '" + spec.name + "' has shape " + text(entry.spec.shape) +
+                                           ", the model needs " + text(wanted));
+}
+
+result<void> stream_values(formats::safetensors_writer& writer, file_digest& digest, dtype type, std::uint64_t first,
+                           std::uint64_t end, const flat_source& source) {
+    std::vector<float> values(std::min(buffer_elements, end - first));
+    std::vector<std::uint16_t> narrow(type == dtype::bf16 ? values.size() : 0);
+    for (; first < end; first += values.size()) {
+        const std::size_t n = std::min<std::uint64_t>(values.size(), end - first);
+        const std::span<float> part(values.data(), n);
+        source(first, part);
+        std::span<const std::byte> bytes = std::as_bytes(part);
+        if (type == dtype::bf16) {
+            for (std::size_t i = 0; i < n; ++i) narrow[i] = to_bf16(part[i]);
+            bytes = std::as_bytes(std::span<const std::uint16_t>(narrow.data(), n));
+        }
+        digest.update(bytes.data(), bytes.size());
+        if (auto ok = writer.write(bytes); !ok) return ok;
+    }
+    return {};
+}
+
+// Tensors [begin, end) of the layout, whose first element is `first` in the flat vector.
+result<written_file> write_range(const std::string& path, std::span<const parameter_spec> part, dtype type,
+                                 const formats::safetensors_metadata& metadata, std::uint64_t first,
+                                 const flat_source& source) {
+    const specs range(part.begin(), part.end());
+    auto writer = formats::safetensors_writer::create(formats::staging_name(path), file_specs(range, type), metadata);
+    if (!writer) return writer.error();
+    file_digest digest;
+    digest.update(writer->header_text().data(), writer->header_text().size());
+    if (auto ok = stream_values(*writer, digest, type, first, first + total_elements(range), source); !ok)
+        return ok.error();
+    const std::uint64_t bytes = writer->header_text().size() + writer->data_bytes();
+    const std::string staging = writer->path();
+    if (auto ok = writer->finish(); !ok) return ok.error();
+    if (auto ok = formats::publish_file(staging, path); !ok) return ok.error();
+    return written_file{bytes, digest.finish()};
+}
+
+result<void> write_text(const fs::path& path, const std::string& text) {
+    std::ofstream out(path, std::ios::binary);
+    out << text;
+    out.flush();
+    if (!out) return fail(errc::io_error, path.string() + ": cannot be written");
+    return {};
+}
+
+// Ends of the shards as indices of tensors: as many tensors as fit, at least one each.
+std::vector<std::size_t> shard_ends(const specs& all, std::uint64_t bytes_max) {
+    std::vector<std::size_t> ends;
+    std::uint64_t bytes = 0;
+    for (std::size_t i = 0; i < all.size(); ++i) {
+        const std::uint64_t own = 4 * static_cast<std::uint64_t>(all[i].elements());
+        if (bytes > 0 && bytes + own > bytes_max) {
+            ends.push_back(i);
+            bytes = 0;
+        }
+        bytes += own;
+    }
+    ends.push_back(all.size());
+    return ends;
+}
+
+std::string shard_name(std::size_t index, std::size_t count) {
+    const auto five = [](std::size_t n) {
+        std::string s = std::to_string(n);
+        return s.size() < 5 ? std::string(5 - s.size(), '0') + s : s;
+    };
+    return "model-" + five(index + 1) + "-of-" + five(count) + ".safetensors";
+}
+
+result<written_file> write_shards(const fs::path& folder, const specs& all, const std::vector<std::size_t>& ends,
+                                  const flat_source& source) {
+    json::value map;
+    written_file last;
+    std::uint64_t first = 0, bytes = 0;
+    std::size_t begin = 0;
+    for (std::size_t s = 0; s < ends.size(); ++s) {
+        const std::string name = shard_name(s, ends.size());
+        const std::span<const parameter_spec> part(all.data() + begin, ends[s] - begin);
+        auto written = write_range((folder / name).string(), part, dtype::f32, {}, first, source);
+        if (!written) return written.error();
+        last = *written;
+        bytes += written->bytes;
+        for (const parameter_spec& spec : part) {
+            map.set(spec.name, name);
+            first += static_cast<std::uint64_t>(spec.elements());
+        }
+        begin = ends[s];
+    }
+    json::value index = json::make_object(
+        {{"metadata", json::make_object({{"total_size", 4 * total_elements(all)}})}, {"weight_map", map}});
+    if (auto ok = write_text(folder / "model.safetensors.index.json", json::dump(index)); !ok) return ok.error();
+    return written_file{bytes, last.sha256};
+}
+
+result<written_file> fill_folder(const fs::path& folder, const model_config& config, const flat_source& source,
+                                 std::uint64_t shard_bytes_max) {
+    const specs all = parameter_specs(config);
+    const std::vector<std::size_t> ends = shard_ends(all, shard_bytes_max);
+    auto written = ends.size() == 1
+                       ? write_range((folder / "model.safetensors").string(), all, dtype::f32, {}, 0, source)
+                       : write_shards(folder, all, ends, source);
+    if (!written) return written;
+    if (auto ok = write_text(folder / "config.json", config_text(config) + "\n"); !ok) return ok.error();
+    return written;
+}
+
+result<void> all_found(const std::string& what, const specs& all, const std::set<std::size_t>& found) {
+    for (std::size_t i = 0; i < all.size(); ++i) {
+        if (!found.contains(i)) return fail(errc::layout_mismatch, what + ": tensor '" + all[i].name + "' is missing");
+    }
+    return {};
+}
+
+result<std::set<std::string>> shard_files(const std::string& index_path) {
+    auto text = read_text(index_path, std::uint64_t{1} << 28U);
+    if (!text) return text.error();
+    const auto index = json::parse(*text, json::limits{std::size_t{1} << 28U, 32});
+    if (!index) return fail(index.error().code, index_path + ": " + index.error().context);
+    const json::value* map = index->find("weight_map");
+    if (map == nullptr || map->as_object() == nullptr)
+        return fail(errc::parse_error, index_path + ": key 'weight_map' is missing");
+    std::set<std::string> names;
+    for (const auto& [tensor, file] : *map->as_object()) {
+        const std::string* name = file.as_string();
+        if (name == nullptr || name->find('/') != std::string::npos || name->starts_with(".")) {
+            return fail(errc::parse_error, index_path + ": tensor '" + tensor + "' must name a file of this folder");
+        }
+        names.insert(*name);
+    }
+    return names;
+}
+
+}  // namespace
+
+std::vector<tensor_spec> file_specs(const specs& all, dtype type) {
+    std::vector<tensor_spec> out;
+    for (const parameter_spec& spec : all)
+        out.push_back({spec.name, type, std::vector<std::uint64_t>(spec.shape.begin(), spec.shape.end())});
+    return out;
+}
+
+std::string layout_digest(const specs& all) {
+    blake2b hash(16);
+    for (const parameter_spec& spec : all) {
+        std::string line = spec.name + ":f32:";
+        for (std::size_t i = 0; i < spec.shape.size(); ++i) line += (i > 0 ? "," : "") + std::to_string(spec.shape[i]);
+        hash.update(line + "\n");
+    }
+    return to_hex(finish_digest<16>(hash));
+}
+
+result<std::vector<std::size_t>> read_weights(const safetensors_reader& file, const specs& all, std::span<float> flat,
+                                              bool partial) {
+    DARLCORE_ASSERT_CMP(flat.size(), ==, total_elements(all));
+    std::vector<std::size_t> found;
+    std::uint64_t first = 0;
+    for (std::size_t i = 0; i < all.size(); ++i) {
+        const auto n = static_cast<std::uint64_t>(all[i].elements());
+        const formats::safetensors_entry* entry = file.header().find(all[i].name);
+        if (entry != nullptr) {
+            if (auto ok = check_entry(file.path(), *entry, all[i]); !ok) return ok.error();
+            if (auto ok = read_tensor(file, *entry, flat.subspan(first, n)); !ok) return ok.error();
+            found.push_back(i);
+        } else if (!partial) {
+            return fail(errc::layout_mismatch, file.path() + ": tensor '" + all[i].name + "' is missing");
+        }
+        first += n;
+    }
+    if (found.size() == file.header().entries.size()) return found;
+    std::set<std::string> names;
+    for (const std::size_t i : found) names.insert(all[i].name);
+    for (const formats::safetensors_entry& entry : file.header().entries) {
+        if (!names.contains(entry.spec.name)) {
+            return fail(errc::layout_mismatch,
+                        file.path() + ": tensor '" + entry.spec.name + "' is not part of this model");
+        }
+    }
+    return found;
+}
+
+result<written_file> write_weights(const std::string& path, const specs& all, dtype type,
+                                   const formats::safetensors_metadata& metadata, const flat_source& source) {
+    DARLCORE_ASSERT(type == dtype::f32 || type == dtype::bf16);
+    return write_range(path, all, type, metadata, 0, source);
+}
+
+result<written_file> write_model_folder(const std::string& folder, const model_config& config,
+                                        const flat_source& source, std::uint64_t shard_bytes_max) {
+    std::error_code ec;
+    if (fs::exists(folder, ec) && !fs::is_empty(folder, ec)) {
+        return fail(errc::already_exists, folder + ": exists and is not empty; choose another --out or remove it");
+    }
+    const fs::path target = fs::absolute(folder, ec).lexically_normal();
+    const std::string staging =
+        formats::staging_name(target.has_filename() ? target.string() : target.parent_path().string());
+    if (!fs::create_directories(staging, ec))
+        return fail(errc::io_error, staging + ": cannot be created: " + ec.message());
+    auto written = fill_folder(staging, config, source, shard_bytes_max);
+    if (written) {
+        fs::remove(target, ec);  // an empty folder that was there
+        fs::rename(staging, target.has_filename() ? target : target.parent_path(), ec);
+        if (!ec) return written;
+        written = fail(errc::io_error, folder + ": cannot be created: " + ec.message());
+    }
+    std::error_code ignored;
+    fs::remove_all(staging, ignored);
+    return written;
+}
+
+result<model_config> read_folder_config(const std::string& folder) {
+    const std::string path = folder + "/config.json";
+    auto text = read_text(path);
+    if (!text) return text.error();
+    return parse_config(*text, path);
+}
+
+result<void> read_folder_weights(const std::string& folder, const specs& all, std::span<float> flat) {
+    std::error_code ec;
+    std::set<std::string> files{"model.safetensors"};
+    const std::string index = folder + "/model.safetensors.index.json";
+    const bool sharded = !fs::exists(folder + "/model.safetensors", ec) && fs::exists(index, ec);
+    if (sharded) {
+        auto names = shard_files(index);
+        if (!names) return names.error();
+        files = std::move(*names);
+    }
+    std::set<std::size_t> found;
+    for (const std::string& name : files) {
+        auto file = safetensors_reader::open(folder + "/" + name);
+        if (!file) return file.error();
+        auto part = read_weights(*file, all, flat, sharded);
+        if (!part) return part.error();
+        found.insert(part->begin(), part->end());
+    }
+    return all_found(folder, all, found);
+}
+
+result<std::string> read_text(const std::string& path, std::uint64_t bytes_max) {
+    std::error_code ec;
+    const std::uint64_t bytes = fs::file_size(path, ec);
+    if (ec) return fail(errc::not_found, path + ": " + ec.message());
+    if (bytes > bytes_max)
+        return fail(errc::too_large, path + ": is larger than " + std::to_string(bytes_max) + " bytes");
+    std::ifstream in(path, std::ios::binary);
+    std::string text(bytes, '\0');
+    if (!in.read(text.data(), static_cast<std::streamsize>(bytes)))
+        return fail(errc::io_error, path + ": cannot be read");
+    return text;
+}
+
+}  // namespace darlcore::models
