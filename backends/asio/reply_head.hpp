@@ -13,7 +13,7 @@ namespace darlcore::http {
 /// connection for 1.0. Preconditions (asserted): no CR, LF or NUL in names and values.
 std::string reply_head_text(const reply& r, int minor_version, bool keep_alive, std::string_view date);
 
-/// `{"error":…,"code":…}` with the status of the refusal; closes.
+/// `{"error":...,"code":...}` with the status of the refusal; closes.
 reply refusal_reply(const refusal& r);
 
 }  // namespace darlcore::http

@@ -23,7 +23,7 @@ struct scope_set {
     friend bool operator==(const scope_set&, const scope_set&) = default;
 };
 
-/// Reads "lease,blob,…".
+/// Reads "lease,blob,...".
 /// Errors: errc::invalid_argument naming the unknown word.
 result<scope_set> parse_scopes(const std::vector<std::string>& words);
 

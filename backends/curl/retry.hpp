@@ -17,7 +17,7 @@ struct retry_policy {
     double delay_max_s = 60;
 };
 
-/// Seconds to wait before try `n` + 1 when try `n` (1, 2, …) failed: min(60, 1.5^n) · (0.5 + u), or what the server
+/// Seconds to wait before try `n` + 1 when try `n` (1, 2, ...) failed: min(60, 1.5^n) * (0.5 + u), or what the server
 /// asked for if that is longer. Units: seconds; `u` is uniform in [0, 1). Preconditions (asserted): n >= 1, 0 <= u < 1.
 inline double retry_delay_s(int n, double u, double retry_after_s = 0, const retry_policy& policy = {}) {
     DARLCORE_ASSERT(n >= 1 && u >= 0 && u < 1);

@@ -91,6 +91,7 @@ private:
     // Unknown is not failed: the same question with the same id a little later; after too long, save and go.
     void unknown_outcome(const failure& why, std::int64_t now_ms) {
         s_.sent = false;
+        if (s_.stopping && std::holds_alternative<ledger::poll_request>(*s_.asked)) s_.asked.reset();
         s_.retry_at_ms = now_ms + std::max<std::int64_t>(why.retry_after_ms, s_.set.retry_ms);
         if (s_.stopping && s_.at == stage::leaving) return detail::finish(s_, s_.code, s_.reason);
         if (now_ms - s_.contact_ms > s_.set.give_up_ms)
