@@ -1,7 +1,18 @@
 set(DARLCORE_HEADERS_MERGE
+  ${PROJECT_SOURCE_DIR}/include/darlcore/merge/backend_ops.hpp
+  ${PROJECT_SOURCE_DIR}/include/darlcore/merge/conversions.hpp
   ${PROJECT_SOURCE_DIR}/include/darlcore/merge/delta_scan.hpp
   ${PROJECT_SOURCE_DIR}/include/darlcore/merge/dtype.hpp
+  ${PROJECT_SOURCE_DIR}/include/darlcore/merge/figures.hpp
   ${PROJECT_SOURCE_DIR}/include/darlcore/merge/guards.hpp
+  ${PROJECT_SOURCE_DIR}/include/darlcore/merge/ieee_mode.hpp
+  ${PROJECT_SOURCE_DIR}/include/darlcore/merge/model_layout.hpp
   ${PROJECT_SOURCE_DIR}/include/darlcore/merge/norm_history.hpp
+  ${PROJECT_SOURCE_DIR}/include/darlcore/merge/outer_policy.hpp
+  ${PROJECT_SOURCE_DIR}/include/darlcore/merge/outer_step.hpp
+  ${PROJECT_SOURCE_DIR}/include/darlcore/merge/scalar_ops.hpp
+  ${PROJECT_SOURCE_DIR}/include/darlcore/merge/scan_accumulator.hpp
+  ${PROJECT_SOURCE_DIR}/include/darlcore/merge/tensor_backend.hpp
   ${PROJECT_SOURCE_DIR}/include/darlcore/merge/tensor_spec.hpp
+  ${PROJECT_SOURCE_DIR}/include/darlcore/merge/tensor_view.hpp
 )

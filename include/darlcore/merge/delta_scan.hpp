@@ -6,7 +6,7 @@
 namespace darlcore {
 
 /// What one pass over a tensor or a whole delta finds out.
-/// When `finite` is false the two numbers are meaningless.
+/// When `finite` is false the two numbers are 0.
 struct delta_scan {
     bool finite = true;
     float max_abs = 0.0F;
@@ -17,7 +17,10 @@ struct delta_scan {
 
     /// Adds the next tensor in layout order. The order is part of the promise: sums of f64 depend on it.
     constexpr void append(const delta_scan& next) {
-        finite = finite && next.finite;
+        if (!finite || !next.finite) {
+            *this = {false, 0.0F, 0.0};
+            return;
+        }
         if (next.max_abs > max_abs) max_abs = next.max_abs;
         sum_squares += next.sum_squares;
     }
