@@ -205,7 +205,7 @@ double sgd_difference(bool heavy_ball, std::uint64_t seed) {
     std::vector<float> sgd_w(n), momentum(n);
     step_case one;
     one.w = host_tensor(dtype::f32, n);
-    for (std::size_t k = 0; k < n; ++k) one.w.set(k, sgd_w[k] = bits.unit());
+    for (std::size_t k = 0; k < n; ++k) one.w.set(k, sgd_w[k] = 0.25F * bits.unit());
     double worst = 0;
     for (int round = 0; round < 50; ++round) {
         one.deltas = {host_tensor(dtype::f32, n)};
