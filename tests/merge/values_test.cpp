@@ -212,7 +212,7 @@ double sgd_difference(bool heavy_ball, std::uint64_t seed) {
         one.shares = {1.0F};
         one.scales = {1.0F};
         for (std::size_t k = 0; k < n; ++k) {
-            const float delta = 0.01F * bits.unit();
+            const float delta = 0.002F * bits.unit();
             one.deltas[0].set(k, delta);
             momentum[k] = 0.9F * momentum[k] - delta;
             sgd_w[k] -= heavy_ball ? 0.7F * momentum[k] : 0.7F * (-delta + 0.9F * momentum[k]);
@@ -230,7 +230,7 @@ double sgd_difference(bool heavy_ball, std::uint64_t seed) {
 TEST(outer_step, fifty_rounds_equal_sgd_with_nesterov_momentum_and_not_heavy_ball) {
     for (std::uint64_t seed = 0; seed < 20; ++seed) {
         EXPECT_LT(sgd_difference(false, seed), 2e-6) << seed;
-        EXPECT_GT(sgd_difference(true, seed), 1e-3) << seed;
+        EXPECT_GT(sgd_difference(true, seed), 2e-4) << seed;
     }
 }
 
