@@ -65,7 +65,7 @@ inline std::vector<waited_for> waits_of(const durable_state& s, const volatile_s
         if (!m.present || is_lagging(set, m)) continue;
         const bool live = is_live(s, v, set, site, now);
         const auto found = s.participants.find(site);
-        if (found != s.participants.end()) {
+        if (found != s.participants.end() && found->second.status != duty::left) {
             const auto& p = found->second;
             if (p.status != duty::open || !p.waited) continue;
             if (rules.silent && !live) continue;

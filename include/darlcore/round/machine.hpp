@@ -251,6 +251,12 @@ public:
         return out;
     }
 
+    /// A merge that only found damaged contributions: they are rejected, the rest is merged again at once.
+    void merge_abandoned() {
+        live_.merging = false;
+        live_.merge_started.reset();
+    }
+
     /// Applies a recorded fact: of this step, or of a journal.
     void apply(const record& r, ledger_time now) {
         replay(state_, set_, r, now);

@@ -159,6 +159,7 @@ inline void replay(durable_state& s, const settings& set, const record& r, ledge
         using fact_type = std::decay_t<decltype(fact)>;
         if constexpr (std::is_same_v<fact_type, joined>) {
             auto& m = s.members[fact.site];
+            if (m.incarnation != fact.incarnation) m.late_rounds = 0;  // a new process gets a new chance
             if (m.incarnation != fact.incarnation || !m.present) detail::end_duty(s, fact.site, duty::left, at);
             m.incarnation = fact.incarnation;
             m.present = true;
