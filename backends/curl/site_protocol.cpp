@@ -210,7 +210,8 @@ lease::lease_record read_lease(reader& in) {
     out.done_end = position{in.number("committed_end")};
     out.reserved_end = position{in.number("reserved_end")};
     out.ttl_ms = milliseconds(in.real("ttl"));
-    out.stolen = in.flag("stolen", false);
+    if (const value* stolen = in.member("stolen"))
+        out.stolen = stolen->as_bool().value_or(stolen->as_u64().value_or(0) != 0);
     const auto token = lease::parse_token(in.text("token"));
     if (!token) return in.wrong("token"), out;
     out.term = token->term;

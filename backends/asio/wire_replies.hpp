@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "adapters/formats/json.hpp"
-#include "adapters/formats/wire_requests.hpp"
+#include "backends/asio/wire_requests.hpp"
 #include "darlcore/error.hpp"
 #include "darlcore/ledger/requests.hpp"
 
@@ -44,19 +44,5 @@ json::value to_json(const ledger::ok_reply& r, const reply_context& c);
 json::value to_json(const lease::refusal& r);
 /// Where a code stands in HTTP. Contributions and blobs answer digest_mismatch with 422, registers with 400.
 int http_status(errc code, bool about_content = false);
-
-/// The client's direction. Errors: errc::parse_error naming the field.
-result<ledger::register_reply> read_register_reply(const json::value& body);
-result<ledger::acquire_reply> read_acquire_reply(const json::value& body);
-result<ledger::reserve_reply> read_reserve_reply(const json::value& body);
-result<ledger::heartbeat_reply> read_heartbeat_reply(const json::value& body);
-result<ledger::commit_reply> read_commit_reply(const json::value& body);
-result<ledger::release_reply> read_release_reply(const json::value& body);
-result<ledger::join_reply> read_join_reply(const json::value& body);
-result<ledger::poll_reply> read_poll_reply(const json::value& body);
-result<ledger::contribute_reply> read_contribute_reply(const json::value& body);
-result<ledger::evaluation_reply> read_evaluation_reply(const json::value& body);
-/// An error body; `code` internal when the word is unknown.
-lease::refusal read_refusal(const json::value& body);
 
 }  // namespace darlcore::wire

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "adapters/formats/wire_requests.hpp"
+#include "backends/asio/wire_requests.hpp"
 
 #include <algorithm>
 
-#include "adapters/formats/wire_fields.hpp"
+#include "backends/asio/wire_fields.hpp"
 
 namespace darlcore::wire {
 
@@ -15,28 +15,6 @@ lease::caller read_caller(field_reader& in) { return {in.site("cluster"), in.inc
 
 lease::site_report read_report(field_reader& in) {
     return {in.number("ttl"), in.number("macro_step_s"), in.number("rtt_s")};
-}
-
-json::value caller_json(const lease::caller& who) {
-    json::value out = json::make_object({{"cluster", who.site.name}});
-    if (!who.incarnation.is_none()) out.set("incarnation", to_text(who.incarnation));
-    return out;
-}
-
-void set_report(json::value& out, const lease::site_report& r) {
-    out.set("ttl", r.ttl_s);
-    out.set("macro_step_s", r.macro_step_s);
-    out.set("rtt_s", r.rtt_s);
-}
-
-std::string id_of(const lease::lease_ref& ref) {
-    return "e" + std::to_string(ref.epoch.count) + "-b" + std::to_string(ref.start.count) + "-" +
-           std::to_string(ref.seq.count);
-}
-
-void set_lease(json::value& out, const lease::lease_ref& ref) {
-    out.set("lease", id_of(ref));
-    if (ref.token) out.set("token", lease::to_text(*ref.token));
 }
 
 template <class Enum, std::size_t N>
@@ -308,152 +286,6 @@ result<announce_message> read_announce(const json::value& body) {
     if (in.ok() && m.bytes == 0) in.fail("bytes", "above 0");
     m.codec = in.text("codec", 32);
     return in.finish(std::move(m));
-}
-
-// --- the client's direction --------------------------------------------------------------------------------------
-
-json::value to_json(const ledger::register_request& r) {
-    json::value out = caller_json(r.who);
-    out.set("protocol", r.protocol);
-    out.set("digest", r.digest);
-    out.set("ranks", r.ranks);
-    if (r.num_samples) out.set("num_samples", count(*r.num_samples));
-    if (r.block_size) out.set("block_size", count(*r.block_size));
-    if (r.take_over) out.set("take_over", to_text(*r.take_over));
-    if (!r.corpus.empty()) out.set("corpus", r.corpus);
-    if (!r.corpus_content.empty()) out.set("corpus_content", r.corpus_content);
-    return out;
-}
-
-json::value to_json(const ledger::acquire_request& r) {
-    json::value out = caller_json(r.who);
-    out.set("blocks", count(r.want));
-    out.set("max_spans", r.max_spans);
-    set_report(out, r.report);
-    if (!r.request_id.empty()) out.set("request_id", r.request_id);
-    return out;
-}
-
-json::value to_json(const ledger::reserve_request& r) {
-    json::value out = caller_json(r.who);
-    set_lease(out, r.lease);
-    out.set("through", count(r.through.count));
-    return out;
-}
-
-json::value to_json(const ledger::heartbeat_request& r) {
-    json::value out = caller_json(r.who);
-    set_report(out, r.report);
-    json::value progress = json::object{};
-    json::value reserve = json::object{};
-    json::value tokens = json::object{};
-    for (const lease::beat& b : r.leases) {
-        const std::string id = id_of(b.lease);
-        // a lease that has nothing to tell is named by its watermark 0, which moves nothing
-        if (b.trained || !b.lease.token) progress.set(id, count(b.trained.value_or(position{}).count));
-        if (b.reserve_through) reserve.set(id, count(b.reserve_through->count));
-        if (b.lease.token) tokens.set(id, lease::to_text(*b.lease.token));
-    }
-    out.set("progress", std::move(progress));
-    out.set("reserve", std::move(reserve));
-    out.set("tokens", std::move(tokens));
-    return out;
-}
-
-json::value to_json(const ledger::commit_request& r) {
-    json::value out = caller_json(r.who);
-    set_lease(out, r.lease);
-    out.set("through", count(r.through.count));
-    return out;
-}
-
-json::value to_json(const ledger::release_request& r) {
-    json::value out = caller_json(r.who);
-    if (r.lease)
-        set_lease(out, *r.lease);
-    else
-        out.set("lease", nullptr);
-    out.set("keep_reserved", r.keep_reserved);
-    return out;
-}
-
-json::value to_json(const ledger::join_request& r) {
-    json::value out = caller_json(r.who);
-    if (!r.run_id.empty()) out.set("run_id", r.run_id);
-    out.set("layout_digest", r.pins.layout_digest);
-    out.set("schedule_digest", r.pins.schedule_digest);
-    out.set("seq_len", count(r.pins.seq_len));
-    json::value codecs = json::array{};
-    for (const std::string& c : r.pins.codecs) codecs.push_back(c);
-    out.set("codecs", std::move(codecs));
-    out.set("software", r.software);
-    return out;
-}
-
-json::value to_json(const ledger::poll_request& r) {
-    json::value out = caller_json(r.who);
-    out.set("have_generation", count(r.have.count));
-    out.set("state", word(r.activity));
-    out.set("steps_done", count(r.steps_done));
-    out.set("eta_s", seconds(r.eta_ms));
-    return out;
-}
-
-json::value to_json(const ledger::contribute_request& r) {
-    json::value out = caller_json(r.who);
-    out.set("id", r.id.text);
-    out.set("base_generation", count(r.base.count));
-    if (!r.sha256.empty()) out.set("sha256", r.sha256);
-    out.set("codec", r.codec);
-    out.set("tokens", count(r.tokens));
-    out.set("steps", count(r.steps));
-    out.set("loss_sum", r.loss_sum);
-    out.set("loss_count", count(r.loss_count));
-    out.set("phase_s", seconds(r.phase_ms));
-    out.set("transfer_s", seconds(r.transfer_ms));
-    json::value leases = json::array{};
-    for (const lease::claim& c : r.leases) {
-        json::value entry = json::object{};
-        set_lease(entry, c.lease);
-        entry.set("from", count(c.from.count));
-        entry.set("through", count(c.through.count));
-        leases.push_back(std::move(entry));
-    }
-    out.set("leases", std::move(leases));
-    return out;
-}
-
-json::value to_json(const ledger::decline_request& r) {
-    json::value out = caller_json(r.who);
-    out.set("base_generation", count(r.base.count));
-    out.set("reason", word(r.reason));
-    out.set("detail", r.detail);
-    return out;
-}
-
-json::value to_json(const ledger::evaluation_request& r) {
-    json::value out = caller_json(r.who);
-    out.set("generation", count(r.generation.count));
-    out.set("loss_sum", r.loss_sum);
-    out.set("tokens", count(r.tokens));
-    out.set("windows", count(r.windows));
-    return out;
-}
-
-json::value to_json(const ledger::leave_request& r) {
-    json::value out = caller_json(r.who);
-    out.set("reason", r.reason);
-    return out;
-}
-
-json::value to_json(const announce_message& m) {
-    json::value out = caller_json(m.request.who);
-    out.set("purpose", m.request.purpose == ledger::blob_purpose::init ? "init" : "delta");
-    out.set("base_generation", count(m.request.base.count));
-    out.set("sha256", m.sha256);
-    out.set("bytes", count(m.bytes));
-    out.set("codec", m.codec);
-    return out;
 }
 
 }  // namespace darlcore::wire

@@ -9,7 +9,7 @@
 #include "darlcore/error.hpp"
 #include "darlcore/ledger/requests.hpp"
 
-/// The JSON of every request and reply, both directions in one place: what the server reads, the client writes.
+/// The JSON of every request and reply as the server reads and writes it (backends/curl has the site's direction).
 namespace darlcore::wire {
 
 inline constexpr std::size_t map_entries_max = 256;
@@ -46,20 +46,5 @@ struct announce_message {
     std::string codec;
 };
 result<announce_message> read_announce(const json::value& body);
-
-/// The same texts from values; the caller adds request_id where it has one.
-json::value to_json(const ledger::register_request& r);
-json::value to_json(const ledger::acquire_request& r);
-json::value to_json(const ledger::reserve_request& r);
-json::value to_json(const ledger::heartbeat_request& r);
-json::value to_json(const ledger::commit_request& r);
-json::value to_json(const ledger::release_request& r);
-json::value to_json(const ledger::join_request& r);
-json::value to_json(const ledger::poll_request& r);
-json::value to_json(const ledger::contribute_request& r);
-json::value to_json(const ledger::decline_request& r);
-json::value to_json(const ledger::evaluation_request& r);
-json::value to_json(const ledger::leave_request& r);
-json::value to_json(const announce_message& m);
 
 }  // namespace darlcore::wire

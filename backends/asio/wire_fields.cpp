@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "adapters/formats/wire_fields.hpp"
+#include "backends/asio/wire_fields.hpp"
 
 #include <algorithm>
 
