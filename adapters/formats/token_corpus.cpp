@@ -1,0 +1,234 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "adapters/formats/token_corpus.hpp"
+
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <set>
+
+#include "adapters/formats/sha256_stream.hpp"
+#include "darlcore/random.hpp"
+
+namespace darlcore::formats {
+
+namespace {
+
+constexpr std::size_t open_files_max = 128;
+constexpr std::uint64_t piece_bytes = 1U << 20U;
+
+// Raw little-endian ids to numbers.
+void decode_ids(std::span<const std::byte> raw, token_dtype dtype, std::uint32_t* out) {
+    const auto byte_at = [&](std::size_t i) { return static_cast<std::uint32_t>(raw[i]); };
+    if (dtype == token_dtype::uint16) {
+        for (std::size_t i = 0; i < raw.size() / 2; ++i) out[i] = byte_at(2 * i) | (byte_at(2 * i + 1) << 8U);
+        return;
+    }
+    for (std::size_t i = 0; i < raw.size() / 4; ++i)
+        out[i] =
+            byte_at(4 * i) | (byte_at(4 * i + 1) << 8U) | (byte_at(4 * i + 2) << 16U) | (byte_at(4 * i + 3) << 24U);
+}
+
+bool is_folder(const std::string& path) {
+    struct stat info {};
+    return ::stat(path.c_str(), &info) == 0 && S_ISDIR(info.st_mode);
+}
+
+std::string folder_of(const std::string& path) {
+    const auto slash = path.rfind('/');
+    if (slash == std::string::npos) return ".";
+    return slash == 0 ? "/" : path.substr(0, slash);
+}
+
+}  // namespace
+
+result<token_corpus> token_corpus::open(const std::string& path) {
+    const std::string file = is_folder(path) ? path + "/manifest.json" : path;
+    const auto text = read_text_file(file, manifest_bytes_max);
+    if (!text) {
+        if (text.error().code == errc::not_found)
+            return fail(errc::not_found, text.error().context + " (darl tokenize makes one)");
+        return text.error();
+    }
+    auto manifest = parse_manifest(*text);
+    if (!manifest) return fail(manifest.error().code, file + ": " + manifest.error().context);
+    token_corpus corpus;
+    corpus.folder_ = folder_of(file);
+    corpus.manifest_ = *std::move(manifest);
+    std::uint64_t end = 0;
+    for (const auto& shard : corpus.manifest_.shards) corpus.shard_ends_.push_back(end += shard.windows);
+    corpus.cache_->files.resize(corpus.manifest_.shards.size());
+    if (const auto ok = corpus.check_shard_sizes(); !ok) return ok.error();
+    if (const auto ok = corpus.check_some_ids(); !ok) return ok.error();
+    return corpus;
+}
+
+result<void> token_corpus::check_shard_sizes() const {
+    for (std::size_t s = 0; s < manifest_.shards.size(); ++s) {
+        const auto file = posix_file::open_for_reading(shard_path(s));
+        if (!file) return file.error();
+        const auto size = file->size_bytes();
+        if (!size) return size.error();
+        const std::uint64_t expected = manifest_.shards[s].bytes;
+        if (*size == expected) continue;
+        return fail(*size < expected ? errc::truncated : errc::corrupt,
+                    file->path() + ": has " + std::to_string(*size) + " bytes, the manifest says " +
+                        std::to_string(expected) + "; copy the shard again");
+    }
+    return {};
+}
+
+result<void> token_corpus::check_some_ids() const {
+    constexpr std::uint64_t samples = 16;
+    if (manifest_.num_windows == 0) return {};
+    for (std::uint64_t k = 0; k < samples; ++k) {
+        const std::uint64_t last = manifest_.num_windows - 1;
+        const std::uint64_t window = k + 1 == samples ? last : last / (samples - 1) * k;
+        if (const auto ok = check_ids(window, 1); !ok) return ok;
+    }
+    return {};
+}
+
+result<void> token_corpus::check_ids(std::uint64_t first, std::uint64_t count) const {
+    std::uint64_t at = first;
+    std::vector<std::uint32_t> ids;
+    return for_raw_bytes(first, count, [&](std::span<const std::byte> raw) -> result<void> {
+        ids.resize(raw.size() / width_bytes(manifest_.dtype));
+        decode_ids(raw, manifest_.dtype, ids.data());
+        const auto bad =
+            std::find_if(ids.begin(), ids.end(), [&](std::uint32_t id) { return id >= manifest_.vocab_size; });
+        if (bad != ids.end()) {
+            const std::uint64_t window = at + static_cast<std::uint64_t>(bad - ids.begin()) / manifest_.window();
+            return fail(errc::corrupt, shard_path(shard_of(window)) + ": window " + std::to_string(window) +
+                                           " has id " + std::to_string(*bad) + ", the vocabulary has " +
+                                           std::to_string(manifest_.vocab_size));
+        }
+        at += ids.size() / manifest_.window();
+        return {};
+    });
+}
+
+std::size_t token_corpus::shard_of(std::uint64_t window) const {
+    return static_cast<std::size_t>(std::upper_bound(shard_ends_.begin(), shard_ends_.end(), window) -
+                                    shard_ends_.begin());
+}
+
+std::string token_corpus::shard_path(std::size_t shard) const { return folder_ + "/" + manifest_.shards[shard].path; }
+
+result<std::shared_ptr<const posix_file>> token_corpus::shard_file(std::size_t shard) const {
+    const std::lock_guard lock(cache_->mutex);
+    auto& recent = cache_->recent;
+    const auto known = std::find(recent.begin(), recent.end(), shard);
+    if (known != recent.end()) {
+        std::rotate(known, known + 1, recent.end());
+        return cache_->files[shard];
+    }
+    auto opened = posix_file::open_for_reading(shard_path(shard));
+    if (!opened) return opened.error();
+    if (recent.size() == open_files_max) {
+        cache_->files[recent.front()].reset();
+        recent.erase(recent.begin());
+    }
+    cache_->files[shard] = std::make_shared<const posix_file>(*std::move(opened));
+    recent.push_back(shard);
+    return cache_->files[shard];
+}
+
+template <class Use>
+result<void> token_corpus::for_raw_bytes(std::uint64_t first, std::uint64_t count, Use&& use) const {
+    const std::uint64_t window_bytes = manifest_.window_bytes();
+    const std::uint64_t piece_windows = std::max<std::uint64_t>(1, piece_bytes / window_bytes);
+    std::vector<std::byte> raw;
+    for (const std::uint64_t end = first + count; first < end;) {
+        const std::size_t shard = shard_of(first);
+        const auto file = shard_file(shard);
+        if (!file) return file.error();
+        const std::uint64_t shard_begin = shard == 0 ? 0 : shard_ends_[shard - 1];
+        const std::uint64_t windows = std::min({piece_windows, end - first, shard_ends_[shard] - first});
+        raw.resize(static_cast<std::size_t>(windows * window_bytes));
+        if (const auto ok = (*file)->read_at((first - shard_begin) * window_bytes, raw); !ok) return ok;
+        if (const auto ok = use(std::span<const std::byte>(raw)); !ok) return ok;
+        first += windows;
+    }
+    return {};
+}
+
+result<void> token_corpus::read_windows(std::uint64_t first, std::uint64_t count, std::span<std::uint32_t> out) const {
+    DARLCORE_ASSERT(first <= num_windows() && count <= num_windows() - first);
+    DARLCORE_ASSERT_CMP(out.size(), ==, count * window());
+    std::uint32_t* next = out.data();
+    return for_raw_bytes(first, count, [&](std::span<const std::byte> raw) -> result<void> {
+        decode_ids(raw, manifest_.dtype, next);
+        next += raw.size() / width_bytes(manifest_.dtype);
+        return {};
+    });
+}
+
+result<digest32> token_corpus::leaf_digest(std::uint64_t leaf) const {
+    DARLCORE_ASSERT_CMP(leaf, <, corpus_leaf_count(num_windows()));
+    const std::uint64_t first = leaf * corpus_leaf_windows;
+    blake2b hash(32);
+    const auto ok = for_raw_bytes(first, std::min(corpus_leaf_windows, num_windows() - first),
+                                  [&](std::span<const std::byte> raw) -> result<void> {
+                                      hash.update(raw);
+                                      return {};
+                                  });
+    if (!ok) return ok.error();
+    return finish_digest<32>(hash);
+}
+
+result<digest32> token_corpus::content() const {
+    if (manifest_.corpus_content) return *manifest_.corpus_content;
+    std::vector<digest32> leaves;
+    for (std::uint64_t leaf = 0; leaf < corpus_leaf_count(num_windows()); ++leaf) {
+        const auto digest = leaf_digest(leaf);
+        if (!digest) return digest.error();
+        leaves.push_back(*digest);
+    }
+    return corpus_content(leaves);
+}
+
+result<void> token_corpus::verify_leaves(std::uint64_t samples, std::uint64_t seed) const {
+    const std::uint64_t leaves = manifest_.leaves.size();
+    std::set<std::uint64_t> chosen;
+    xoshiro256 random(seed);
+    if (samples >= leaves) {
+        for (std::uint64_t leaf = 0; leaf < leaves; ++leaf) chosen.insert(leaf);
+    } else {
+        while (chosen.size() < samples) chosen.insert(random.below(leaves));
+    }
+    for (const std::uint64_t leaf : chosen) {
+        const auto digest = leaf_digest(leaf);
+        if (!digest) return digest.error();
+        if (*digest == manifest_.leaves[static_cast<std::size_t>(leaf)]) continue;
+        const std::uint64_t first = leaf * corpus_leaf_windows;
+        return fail(errc::corrupt, shard_path(shard_of(first)) + ": windows from " + std::to_string(first) +
+                                       " on differ from the manifest (leaf " + std::to_string(leaf) +
+                                       "); copy the shards again");
+    }
+    return {};
+}
+
+result<void> token_corpus::check_shard_sums() const {
+    std::uint64_t first = 0;
+    for (std::size_t s = 0; s < manifest_.shards.size(); ++s) {
+        const auto& shard = manifest_.shards[s];
+        sha256_stream sum;
+        const auto ok = for_raw_bytes(first, shard.windows, [&](std::span<const std::byte> raw) -> result<void> {
+            sum.update(raw);
+            return {};
+        });
+        if (!ok) return ok;
+        if (!shard.sha256.empty() && sum.finish_hex() != shard.sha256)
+            return fail(errc::corrupt, shard_path(s) + ": its sha256 is not the manifest's; copy the shard again");
+        first += shard.windows;
+    }
+    return {};
+}
+
+result<void> token_corpus::verify_all() const {
+    if (const auto ok = verify_leaves(manifest_.leaves.size(), 0); !ok) return ok;
+    if (const auto ok = check_shard_sums(); !ok) return ok;
+    return check_ids(0, num_windows());
+}
+
+}  // namespace darlcore::formats
