@@ -20,10 +20,13 @@ namespace {
 using namespace darlcore;
 
 std::int64_t now_ms() {
-    return std::chrono::duration_cast<std::chrono::milliseconds>(std::chrono::steady_clock::now().time_since_epoch()).count();
+    return std::chrono::duration_cast<std::chrono::milliseconds>(std::chrono::steady_clock::now().time_since_epoch())
+        .count();
 }
 
-std::vector<tensor_spec> table_specs(std::uint64_t num_samples) { return {tensor_spec{"windows", dtype::f32, {num_samples}}}; }
+std::vector<tensor_spec> table_specs(std::uint64_t num_samples) {
+    return {tensor_spec{"windows", dtype::f32, {num_samples}}};
+}
 
 }  // namespace
 
@@ -36,6 +39,7 @@ result<std::unique_ptr<toy_trainer>> toy_trainer::make(options o) {
     std::unique_ptr<toy_trainer> made(new toy_trainer(std::move(o), *std::move(space)));
     made->record_.open(made->options_.record_path, std::ios::app);
     if (!made->record_) return fail(errc::io_error, fmt::format("{}: cannot be written", made->options_.record_path));
+    made->write_record(R"({"kind":"started"})");
     return made;
 }
 
@@ -129,14 +133,19 @@ void toy_trainer::train(const site::action::train_group& group) {
     }
     json::value spans{json::array{}};
     for (const auto& s : group.spans) spans.push_back(json::value(json::array{s.start.count, s.end.count}));
-    write_record(json::dump(json::make_object({{"kind", "read"}, {"phase", phase_}, {"group", group.group}, {"epoch", group.epoch.count}, {"spans", spans}})));
+    write_record(json::dump(json::make_object({{"kind", "read"},
+                                               {"phase", phase_},
+                                               {"group", group.group},
+                                               {"epoch", group.epoch.count},
+                                               {"spans", spans}})));
     const auto map = space_.map(group.epoch);
     if (!map) return report_(site::event::phase_failed{round::decline_reason::local_error, map.error().context});
     for (const auto& s : group.spans) {
         for (std::uint64_t p = s.start.count; p < s.end.count && !drop_ && !stopped_; ++p) {
             const auto range = (*map)->windows_of(position{p});
             // stands for the time that training takes; nothing waits for it by the clock
-            std::this_thread::sleep_for(std::chrono::duration<double>(options_.seconds_per_window * static_cast<double>(range.size())));
+            std::this_thread::sleep_for(
+                std::chrono::duration<double>(options_.seconds_per_window * static_cast<double>(range.size())));
             for (std::uint64_t w = range.begin; w < range.end; ++w) delta_[w] += 1.0F;
             windows_ += range.size();
         }
@@ -153,7 +162,8 @@ void toy_trainer::finish_phase() {
     const auto sha = write_table(path, delta_, true);
     if (!sha) return report_(site::event::phase_failed{round::decline_reason::local_error, sha.error().context});
     std::filesystem::rename(path, contribution_file(*sha));
-    write_record(json::dump(json::make_object({{"kind", "contribution"}, {"phase", phase_}, {"groups", groups_}, {"id", id}, {"sha256", *sha}})));
+    write_record(json::dump(json::make_object(
+        {{"kind", "contribution"}, {"phase", phase_}, {"groups", groups_}, {"id", id}, {"sha256", *sha}})));
     site::phase_done done;
     done.groups = groups_;
     done.id = contribution_id{id};
@@ -169,10 +179,13 @@ void toy_trainer::finish_phase() {
 
 result<site::event::evaluated> toy_trainer::evaluate() { return site::event::evaluated{}; }
 
-std::string toy_trainer::contribution_file(const std::string& sha256) { return options_.work_dir + "/delta-" + sha256 + ".safetensors"; }
+std::string toy_trainer::contribution_file(const std::string& sha256) {
+    return options_.work_dir + "/delta-" + sha256 + ".safetensors";
+}
 
 void toy_trainer::settle(const site::action::settle& outcome) {
-    write_record(json::dump(json::make_object({{"kind", "settled"}, {"id", outcome.id.text}, {"merged", outcome.merged}})));
+    write_record(
+        json::dump(json::make_object({{"kind", "settled"}, {"id", outcome.id.text}, {"merged", outcome.merged}})));
 }
 
 void toy_trainer::write_record(const std::string& line) {
@@ -180,7 +193,8 @@ void toy_trainer::write_record(const std::string& line) {
     record_ << line << '\n' << std::flush;
 }
 
-result<std::string> toy_trainer::write_table(const std::string& path, const std::vector<float>& table, bool with_claim) {
+result<std::string> toy_trainer::write_table(const std::string& path, const std::vector<float>& table,
+                                             bool with_claim) {
     formats::safetensors_metadata metadata;
     if (with_claim) {
         metadata["darl.site"] = options_.site;

@@ -19,20 +19,22 @@
 
 namespace darl {
 
-/// A trainer whose model is a table with one counter per window: a phase adds 1 to the counter of every window it trained.
-/// Merged by a plain sum, the global model itself then proves what was trained how often.
-/// Its record (one JSON object per line, appended and flushed at the moment of the read) is what the audit reads:
-///   {"kind":"read","phase":p,"group":g,"epoch":e,"spans":[[s,e],…]}          positions, written before they are used
-///   {"kind":"contribution","phase":p,"groups":n,"id":…,"sha256":…}           the phase is finished; groups 0..n-1 are in it
-///   {"kind":"settled","id":…,"merged":true|false}
+/// A trainer whose model is a table with one counter per window: a phase adds 1 to the counter of every window it
+/// trained. Merged by a plain sum, the global model itself then proves what was trained how often. Its record (one JSON
+/// object per line, appended and flushed at the moment of the read) is what the audit reads:
+///   {"kind":"started"}                                                       a process began; phases are numbered anew
+///   {"kind":"read","phase":p,"group":g,"epoch":e,"spans":[[s,e],...]}          positions, written before they are used
+///   {"kind":"contribution","phase":p,"groups":n,"id":...,"sha256":...}           the phase is finished; groups 0..n-1
+///   are in it
+///   {"kind":"settled","id":...,"merged":true|false}
 class toy_trainer : public darlcore::client::site_trainer {
 public:
     struct options {
         darlcore::space_parameters space;
-        std::string work_dir;      // contributions
+        std::string work_dir;  // contributions
         std::string record_path;
         std::string site;
-        std::string incarnation;   // part of contribution names
+        std::string incarnation;  // part of contribution names
         double seconds_per_window = 0.001;
         std::uint64_t seq_len = 1;
     };
@@ -41,7 +43,8 @@ public:
     ~toy_trainer() override;
 
     void start(std::function<void(darlcore::site::event_t)> report) override;
-    darlcore::result<void> adopt(darlcore::generation current, const std::string& wire_file, std::uint64_t global_step) override;
+    darlcore::result<void> adopt(darlcore::generation current, const std::string& wire_file,
+                                 std::uint64_t global_step) override;
     darlcore::result<darlcore::client::upload_job> first_model() override;
     void train_group(const darlcore::site::action::train_group& group) override;
     void end_phase() override;
@@ -65,7 +68,8 @@ private:
     void train(const darlcore::site::action::train_group& group);
     void finish_phase();
     void write_record(const std::string& line);
-    darlcore::result<std::string> write_table(const std::string& path, const std::vector<float>& table, bool with_claim);
+    darlcore::result<std::string> write_table(const std::string& path, const std::vector<float>& table,
+                                              bool with_claim);
 
     options options_;
     darlcore::block_space space_;

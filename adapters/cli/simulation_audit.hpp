@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "darlcore/block_space.hpp"
+#include "darlcore/error.hpp"
+
+namespace darl {
+
+/// What the audit of a run looks at: what the sites wrote when they read, which contributions the model says it holds,
+/// and the model itself. Not the ledger's books; those are compared at the end.
+struct audit_input {
+    darlcore::space_parameters space;
+    std::uint32_t epoch = 0;
+    std::map<std::string, std::vector<std::string>> records;  // per site: lines of its record
+    std::vector<std::string> merged;                          // contribution ids in the generations' metas
+    std::vector<float> table;                                 // the global model: one counter per window; empty: none
+    std::vector<std::uint64_t> quarantined;                   // positions
+    std::uint64_t ledger_committed = 0;                       // blocks, by the ledger's books
+};
+
+struct audit_site {
+    std::string site;
+    std::uint64_t read = 0;       // blocks, counted as often as they were read
+    std::uint64_t merged = 0;     // blocks
+    std::uint64_t retrained = 0;  // blocks read in vain: work that a kill or a refusal cost
+};
+
+struct audit_report {
+    bool pass = false;
+    std::uint64_t blocks = 0;
+    std::uint64_t covered = 0;     // blocks merged exactly once
+    std::uint64_t duplicates = 0;  // blocks merged more than once
+    std::uint64_t missing = 0;     // blocks merged never and not quarantined
+    std::uint64_t retrained = 0;
+    std::vector<audit_site> sites;
+    std::vector<std::string> findings;  // first examples, for people
+};
+
+/// Errors: errc::corrupt naming the site and the line of a record that cannot be read. (The last line of a record may
+/// be cut: its site was killed while it wrote.)
+darlcore::result<audit_report> audit_simulation(const audit_input& in);
+
+}  // namespace darl
