@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "backends/curl/site_protocol.hpp"
 
+#include <charconv>
 #include <cmath>
 #include <optional>
 #include <type_traits>
@@ -156,6 +157,12 @@ public:
     std::uint64_t number(std::string_view key, std::optional<std::uint64_t> fallback = {}) {
         const value* v = body_.find(key);
         if (v != nullptr && v->as_u64()) return *v->as_u64();
+        if (v != nullptr && v->as_string() != nullptr) {  // numbers beyond 2^53 travel as text
+            const std::string& digits = *v->as_string();
+            std::uint64_t n = 0;
+            const auto read = std::from_chars(digits.data(), digits.data() + digits.size(), n);
+            if (!digits.empty() && read.ec == std::errc{} && read.ptr == digits.data() + digits.size()) return n;
+        }
         if (fallback && (v == nullptr || v->is_null())) return *fallback;
         return wrong(key), 0;
     }
