@@ -28,6 +28,13 @@ inline void fill_pins(durable_state& s, const pins& told) {
     if (s.pinned->codecs.empty()) s.pinned->codecs = told.codecs;
 }
 
+/// A new process gets a new chance: its predecessor's lateness is not its own.
+inline void forgive(durable_state& s, const site_id& site) {
+    s.members[site].late_rounds = 0;
+    const auto found = s.participants.find(site);
+    if (found != s.participants.end()) found->second.late = false;
+}
+
 inline void forget_old_answers(durable_state& s, const settings& set) {
     const std::uint64_t kept = std::uint64_t{set.keep_generations} + set.answers_generations;
     for (auto& [site, by_id] : s.answers)
@@ -103,7 +110,7 @@ inline void note_rejected(durable_state& s, const rejected& r, round_time at) {
     ++m.rejected;
     s.answers[r.site][r.id] = {contribution_status::rejected, r.reason, r.base, 0, 0};
     const auto found = s.participants.find(r.site);
-    if (found != s.participants.end()) {
+    if (found != s.participants.end() && found->second.status != duty::left) {
         found->second.status = duty::rejected;
         found->second.ended = at;
     }
@@ -159,8 +166,10 @@ inline void replay(durable_state& s, const settings& set, const record& r, ledge
         using fact_type = std::decay_t<decltype(fact)>;
         if constexpr (std::is_same_v<fact_type, joined>) {
             auto& m = s.members[fact.site];
-            if (m.incarnation != fact.incarnation) m.late_rounds = 0;  // a new process gets a new chance
-            if (m.incarnation != fact.incarnation || !m.present) detail::end_duty(s, fact.site, duty::left, at);
+            if (m.incarnation != fact.incarnation || !m.present) {
+                detail::end_duty(s, fact.site, duty::left, at);
+                detail::forgive(s, fact.site);
+            }
             m.incarnation = fact.incarnation;
             m.present = true;
             m.software = fact.software;
