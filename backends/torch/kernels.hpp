@@ -47,7 +47,7 @@ struct adamw_factors {
     float eps;
 };
 
-/// Factors of update t = 1, 2, … in f64, rounded once.
+/// Factors of update t = 1, 2, ... in f64, rounded once.
 adamw_factors adamw_factors_for(double lr, double beta1, double beta2, double eps, double weight_decay, std::int64_t t,
                                 double gradient_scale);
 

@@ -67,7 +67,7 @@ struct parameter_spec {
     [[nodiscard]] bool decays() const { return trained && shape.size() >= 2; }
 };
 
-/// Names of the built-in Qwen3 flavours, smallest last: 0.6B … 32B, debug-1m, debug-3m, debug-10m.
+/// Names of the built-in Qwen3 flavours, smallest last: 0.6B ... 32B, debug-1m, debug-3m, debug-10m.
 const std::vector<std::string>& flavour_names();
 
 /// A built-in flavour, with a vocabulary other than its own where given (others than 0 are taken as they are).
