@@ -1,10 +1,14 @@
 set(DARLCORE_HEADERS_PLAN
+  ${PROJECT_SOURCE_DIR}/include/darlcore/plan/campaign.hpp
+  ${PROJECT_SOURCE_DIR}/include/darlcore/plan/campaign_report.hpp
+  ${PROJECT_SOURCE_DIR}/include/darlcore/plan/campaign_run.hpp
   ${PROJECT_SOURCE_DIR}/include/darlcore/plan/capacity.hpp
   ${PROJECT_SOURCE_DIR}/include/darlcore/plan/chain.hpp
   ${PROJECT_SOURCE_DIR}/include/darlcore/plan/estimate.hpp
   ${PROJECT_SOURCE_DIR}/include/darlcore/plan/exclusion.hpp
   ${PROJECT_SOURCE_DIR}/include/darlcore/plan/fluid.hpp
   ${PROJECT_SOURCE_DIR}/include/darlcore/plan/round_cost.hpp
+  ${PROJECT_SOURCE_DIR}/include/darlcore/plan/round_draft.hpp
   ${PROJECT_SOURCE_DIR}/include/darlcore/plan/schedule.hpp
   ${PROJECT_SOURCE_DIR}/include/darlcore/plan/usage.hpp
   ${PROJECT_SOURCE_DIR}/include/darlcore/plan/waterfill.hpp

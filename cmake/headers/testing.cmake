@@ -1,6 +1,7 @@
 set(DARLCORE_HEADERS_TESTING
   ${PROJECT_SOURCE_DIR}/include/darlcore/testing/budget.hpp
   ${PROJECT_SOURCE_DIR}/include/darlcore/testing/property.hpp
+  ${PROJECT_SOURCE_DIR}/include/darlcore/testing/campaign_twin.hpp
   ${PROJECT_SOURCE_DIR}/include/darlcore/testing/plan_twins.hpp
   ${PROJECT_SOURCE_DIR}/include/darlcore/testing/odd_tensor_backend.hpp
   ${PROJECT_SOURCE_DIR}/include/darlcore/testing/outer_step_twin.hpp
