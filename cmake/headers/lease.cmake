@@ -1,6 +1,26 @@
 set(DARLCORE_HEADERS_LEASE
+  ${PROJECT_SOURCE_DIR}/include/darlcore/lease/bit_pages.hpp
+  ${PROJECT_SOURCE_DIR}/include/darlcore/lease/block_map.hpp
+  ${PROJECT_SOURCE_DIR}/include/darlcore/lease/book.hpp
+  ${PROJECT_SOURCE_DIR}/include/darlcore/lease/cow.hpp
   ${PROJECT_SOURCE_DIR}/include/darlcore/lease/events.hpp
+  ${PROJECT_SOURCE_DIR}/include/darlcore/lease/fingerprint.hpp
+  ${PROJECT_SOURCE_DIR}/include/darlcore/lease/indexed_heap.hpp
+  ${PROJECT_SOURCE_DIR}/include/darlcore/lease/mutants.hpp
   ${PROJECT_SOURCE_DIR}/include/darlcore/lease/requests.hpp
   ${PROJECT_SOURCE_DIR}/include/darlcore/lease/settings.hpp
+  ${PROJECT_SOURCE_DIR}/include/darlcore/lease/state.hpp
+  ${PROJECT_SOURCE_DIR}/include/darlcore/lease/suspects.hpp
+  ${PROJECT_SOURCE_DIR}/include/darlcore/lease/table.hpp
+  ${PROJECT_SOURCE_DIR}/include/darlcore/lease/table_acquire.hpp
+  ${PROJECT_SOURCE_DIR}/include/darlcore/lease/table_checks.hpp
+  ${PROJECT_SOURCE_DIR}/include/darlcore/lease/table_contribute.hpp
+  ${PROJECT_SOURCE_DIR}/include/darlcore/lease/table_install.hpp
+  ${PROJECT_SOURCE_DIR}/include/darlcore/lease/table_operate.hpp
+  ${PROJECT_SOURCE_DIR}/include/darlcore/lease/table_read.hpp
+  ${PROJECT_SOURCE_DIR}/include/darlcore/lease/table_replay.hpp
+  ${PROJECT_SOURCE_DIR}/include/darlcore/lease/table_update.hpp
+  ${PROJECT_SOURCE_DIR}/include/darlcore/lease/ttl.hpp
   ${PROJECT_SOURCE_DIR}/include/darlcore/lease/types.hpp
+  ${PROJECT_SOURCE_DIR}/include/darlcore/lease/verify.hpp
 )

@@ -71,7 +71,8 @@ inline result<void> check(const settings& s) {
     if (!detail::is_positive(s.min_ttl_s)) return bad("min_ttl_s must be > 0");
     if (!std::isfinite(s.max_ttl_s) || s.max_ttl_s < s.min_ttl_s || s.max_ttl_s > 1e9)
         return bad("max_ttl_s must be between min_ttl_s and 1e9");
-    if (!detail::is_positive(s.default_ttl_s) || s.default_ttl_s > 1e9) return bad("default_ttl_s must be in (0, 1e9]");
+    if (!std::isfinite(s.default_ttl_s) || s.default_ttl_s < s.min_ttl_s || s.default_ttl_s > s.max_ttl_s)
+        return bad("default_ttl_s must be between min_ttl_s and max_ttl_s");
     if (!std::isfinite(s.grace_s) || s.grace_s < 0 || s.grace_s > 1e9) return bad("grace_s must be in [0, 1e9]");
     if (!std::isfinite(s.hold_factor) || s.hold_factor < 0) return bad("hold_factor must be finite and >= 0");
     if (!detail::is_positive(s.hold_min_s)) return bad("hold_min_s must be > 0");
