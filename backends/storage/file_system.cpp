@@ -58,7 +58,8 @@ bool exists(file_system& fs, const std::string& path) { return fs.open(path, ope
 
 result<void> ensure_directory(file_system& fs, const std::string& path) {
     const auto made = fs.mkdir(path);
-    if (!made) return made.error().code == errc::already_exists ? result<void>{} : made;
+    if (!made && made.error().code != errc::already_exists) return made;
+    // also when it was there: whoever made it may have died before the sync
     return fs.sync_dir(parent_directory(path));
 }
 

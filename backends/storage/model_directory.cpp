@@ -1,0 +1,236 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "backends/storage/model_directory.hpp"
+
+#include <algorithm>
+#include <array>
+#include <utility>
+
+#include "adapters/formats/json.hpp"
+#include "backends/storage/sha256.hpp"
+
+namespace darlcore::storage {
+namespace {
+
+constexpr std::string_view prefix = "gen-";
+constexpr std::size_t digits = 12;
+constexpr std::uint64_t meta_bytes_max = std::uint64_t{16} << 20U;
+
+struct named_file {
+    const char* name;
+    round::blob_ref round::model_files::*ref;
+};
+constexpr std::array<named_file, 4> files_of_a_generation{{{global_file, &round::model_files::global},
+                                                           {velocity_file, &round::model_files::velocity},
+                                                           {wire_file, &round::model_files::wire},
+                                                           {meta_file, &round::model_files::meta}}};
+
+}  // namespace
+
+std::string generation_name(std::uint64_t generation) {
+    std::string number = std::to_string(generation);
+    if (number.size() < digits) number.insert(0, digits - number.size(), '0');
+    return std::string(prefix) + number;
+}
+
+std::optional<std::uint64_t> parse_generation_name(std::string_view name) {
+    if (!name.starts_with(prefix) || name.size() < prefix.size() + digits || name.size() > prefix.size() + 19)
+        return std::nullopt;
+    std::uint64_t number = 0;
+    for (const char c : name.substr(prefix.size())) {
+        if (c < '0' || c > '9') return std::nullopt;
+        number = number * 10 + static_cast<std::uint64_t>(c - '0');
+    }
+    return generation_name(number) == name ? std::optional(number) : std::nullopt;
+}
+
+result<model_directory> model_directory::open(file_system& fs, const std::string& state_path,
+                                              const model_mutants& mutants) {
+    model_directory model(fs, join(state_path, "model"), mutants);
+    if (const auto made = ensure_directory(fs, model.root_); !made) return made.error();
+    if (const auto made = ensure_directory(fs, join(model.root_, "staging")); !made) return made.error();
+    return model;
+}
+
+std::string model_directory::path_of(std::uint64_t generation) const {
+    return join(root_, generation_name(generation));
+}
+
+std::string model_directory::staging_path(std::uint64_t generation) const {
+    return join(join(root_, "staging"), generation_name(generation));
+}
+
+result<void> model_directory::sync_dir(const std::string& path) {
+    if (mutants_.skip_dir_fsync) return {};
+    return fs_->sync_dir(path);
+}
+
+result<std::string> model_directory::begin(std::uint64_t generation) {
+    const std::string path = staging_path(generation);
+    if (const auto removed = remove_tree(*fs_, path); !removed) return removed.error();
+    if (const auto made = fs_->mkdir(path); !made) return made.error();
+    return path;
+}
+
+result<round::blob_ref> model_directory::sync_and_digest(const std::string& path) {
+    auto opened = fs_->open(path, open_mode::read_write);
+    if (!opened) return opened.error();
+    if (!mutants_.skip_file_fsync)
+        if (const auto synced = (*opened)->fsync(); !synced) return synced.error();
+    const auto size = (*opened)->size_bytes();
+    if (!size) return size.error();
+    auto digest = sha256_of_file(*fs_, path);
+    if (!digest) return digest.error();
+    return round::blob_ref{std::move(*digest), *size};
+}
+
+result<round::model_files> model_directory::seal(std::uint64_t generation) {
+    const std::string staged = staging_path(generation);
+    round::model_files files;
+    for (const auto& [name, ref] : files_of_a_generation) {
+        auto digest = sync_and_digest(join(staged, name));
+        if (digest) {
+            files.*ref = std::move(*digest);
+        } else if (name != velocity_file || digest.error().code != errc::not_found) {
+            return digest.error();  // only generation 0 has no velocity, and its meta says so
+        }
+    }
+    if (const auto synced = sync_dir(staged); !synced) return synced.error();
+    if (const auto removed = retire(generation); !removed) return removed.error();
+    if (const auto renamed = fs_->rename(staged, path_of(generation)); !renamed) return renamed.error();
+    if (const auto synced = sync_dir(root_); !synced) return synced.error();
+    return files;
+}
+
+// Takes a directory's name away first, then its files: half a generation never has a name.
+result<void> model_directory::retire(std::uint64_t generation) {
+    const std::string aside = join(join(root_, "staging"), "old-" + generation_name(generation));
+    if (const auto removed = remove_tree(*fs_, aside); !removed) return removed;
+    const auto renamed = fs_->rename(path_of(generation), aside);
+    if (!renamed) return renamed.error().code == errc::not_found ? result<void>{} : renamed;
+    if (const auto synced = fs_->sync_dir(join(root_, "staging")); !synced) return synced;
+    if (const auto synced = fs_->sync_dir(root_); !synced) return synced;
+    return remove_tree(*fs_, aside);
+}
+
+result<void> model_directory::point(std::uint64_t generation) {
+    return replace_file(*fs_, join(root_, "CURRENT"), generation_name(generation) + "\n");
+}
+
+result<std::optional<std::uint64_t>> model_directory::current() {
+    const std::string path = join(root_, "CURRENT");
+    const auto text = read_file(*fs_, path, 4096);
+    if (!text) {
+        if (text.error().code == errc::not_found) return std::optional<std::uint64_t>();
+        return text.error();
+    }
+    const auto generation = text->ends_with('\n')
+                                ? parse_generation_name(std::string_view(*text).substr(0, text->size() - 1))
+                                : std::nullopt;
+    if (!generation)
+        return fail(errc::corrupt,
+                    path + " offset 0: names no generation; the journal knows the right one: remove the file");
+    return generation;
+}
+
+result<std::vector<std::uint64_t>> model_directory::list() {
+    const auto entries = fs_->list(root_);
+    if (!entries) return entries.error();
+    std::vector<std::uint64_t> found;
+    for (const auto& entry : *entries)
+        if (const auto generation = parse_generation_name(entry.name)) found.push_back(*generation);
+    return found;
+}
+
+result<void> model_directory::check_file(const std::string& path, const round::blob_ref& expected, bool check_digest) {
+    constexpr const char* fix =
+        "; rebuild the generation from the kept contributions of its merge, or roll back with `darl journal salvage "
+        "--generation`";
+    auto opened = fs_->open(path, open_mode::read);
+    if (!opened) {
+        if (opened.error().code != errc::not_found) return opened.error();
+        return fail(errc::refused, path + " is missing although the journal refers to it" + fix);
+    }
+    const auto size = (*opened)->size_bytes();
+    if (!size) return size.error();
+    if (*size != expected.bytes)
+        return fail(errc::corrupt, path + " offset " + std::to_string(std::min(*size, expected.bytes)) + ": has " +
+                                       std::to_string(*size) + " bytes, the journal says " +
+                                       std::to_string(expected.bytes) + fix);
+    if (!check_digest || mutants_.skip_digests) return {};
+    const auto digest = sha256_of_file(*fs_, path);
+    if (!digest) return digest.error();
+    if (*digest != expected.sha256)
+        return fail(errc::corrupt, path + " offset 0: its digest is not the one in the journal" + fix);
+    return {};
+}
+
+result<void> model_directory::check_run_id(const model_in_journal& journal) {
+    if (journal.run_id.empty()) return {};
+    const std::string path = join(path_of(*journal.generation), meta_file);
+    const auto text = read_file(*fs_, path, meta_bytes_max);
+    if (!text) return text.error();
+    const auto document = json::parse(*text, {meta_bytes_max, 32});
+    if (!document) return fail(errc::corrupt, path + " offset 0: " + document.error().context);
+    const auto* member = document->find("run_id");
+    const auto* found = member != nullptr ? member->as_string() : nullptr;
+    if (found != nullptr && *found == journal.run_id) return {};
+    return fail(errc::refused, path + " belongs to run " + (found != nullptr ? *found : std::string("(none)")) +
+                                   ", the journal to run " + journal.run_id + ": two directories were mixed");
+}
+
+result<void> model_directory::check_files(const model_in_journal& journal, bool check_digests) {
+    const std::string folder = path_of(*journal.generation);
+    for (const auto& [name, ref] : files_of_a_generation) {
+        const auto& expected = journal.files.*ref;
+        if (expected.sha256.empty()) continue;  // generation 0 has no velocity
+        if (const auto good = check_file(join(folder, name), expected, check_digests); !good) return good;
+    }
+    return check_run_id(journal);
+}
+
+result<model_recovery> model_directory::recover(const model_in_journal& journal, bool check_digests) {
+    model_recovery done;
+    const auto pointed = current();
+    if (!pointed) return pointed.error();
+    const auto found = list();
+    if (!found) return found.error();
+    const std::string in_journal =
+        journal.generation ? "generation " + std::to_string(*journal.generation) : std::string("no generation");
+    if (!journal.has_journal && (*pointed || !found->empty()))
+        return fail(errc::refused, root_ +
+                                       " holds a model but there is no journal: resetting one of the two is silent "
+                                       "corruption; restore the journal, or start over with --fresh");
+    if (!mutants_.skip_ahead_check && *pointed && (!journal.generation || **pointed > *journal.generation))
+        return fail(errc::refused, "the model is ahead of the ledger: " + join(root_, "CURRENT") + " says generation " +
+                                       std::to_string(**pointed) + ", the journal " + in_journal +
+                                       "; usual cause: one of the two was restored from a backup");
+    if (journal.generation)
+        if (const auto good = check_files(journal, check_digests); !good) return good.error();
+    if (const auto cleaned = remove_tree(*fs_, join(root_, "staging")); !cleaned) return cleaned.error();
+    if (const auto made = ensure_directory(*fs_, join(root_, "staging")); !made) return made.error();
+    for (const std::uint64_t generation : *found) {
+        if (journal.generation && generation <= *journal.generation) continue;
+        if (const auto removed = retire(generation); !removed) return removed.error();
+        done.removed.push_back(generation);
+    }
+    if (journal.generation && *pointed != journal.generation) {
+        if (const auto rolled = point(*journal.generation); !rolled) return rolled.error();
+        done.rolled_forward = true;
+    }
+    return done;
+}
+
+result<std::vector<std::uint64_t>> model_directory::collect(std::uint64_t oldest_kept,
+                                                            const std::set<std::uint64_t>& pinned) {
+    const auto found = list();
+    if (!found) return found.error();
+    std::vector<std::uint64_t> gone;
+    for (const std::uint64_t generation : *found) {
+        if (generation >= oldest_kept || pinned.contains(generation)) continue;
+        if (const auto removed = retire(generation); !removed) return removed.error();
+        gone.push_back(generation);
+    }
+    return gone;
+}
+
+}  // namespace darlcore::storage
