@@ -16,7 +16,7 @@ at::Tensor rms_norm(const at::Tensor& x, const at::Tensor& w, double eps);
 /// silu(gate) * up; equal shapes.
 at::Tensor swiglu(const at::Tensor& gate, const at::Tensor& up);
 
-/// Cosines and sines [T, d / 2] of rotary positions 0 ... T - 1, computed in f64. Derived, so never part of a layout.
+/// Cosines and sines [T, d / 2] of rotary positions 0 to T - 1, computed in f64. Derived, so never part of a layout.
 struct rotary_table {
     at::Tensor cos, sin;
 };
