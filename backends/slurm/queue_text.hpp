@@ -44,7 +44,7 @@ struct job_record {
     std::optional<std::int64_t> limit_s;
 };
 
-/// A row of `sacctmgr -nP show qos format=…` with its header: names to values, empty ones left out.
+/// A row of `sacctmgr -nP show qos format=...` with its header: names to values, empty ones left out.
 using limit_row = std::map<std::string, std::string>;
 
 template <class Row>

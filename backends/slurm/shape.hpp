@@ -46,7 +46,7 @@ std::string args_digest(std::span<const std::string> args);
 /// True if `value` holds only characters that may stand in an argument.
 bool is_safe_value(std::string_view value);
 
-/// What a limit record says about a shape ("name=… GrpTRES=gres/gpu=2 MaxWall=08:00:00").
+/// What a limit record says about a shape ("name=x GrpTRES=gres/gpu=2 MaxWall=08:00:00").
 struct limit_verdict {
     bool admissible = true;
     std::string reason;  // "GrpTRES gres/gpu 2 < 4"
