@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <bit>
 #include <cmath>
+#include <cstdint>
 
 namespace darlcore {
 
@@ -21,7 +23,8 @@ struct delta_scan {
             *this = {false, 0.0F, 0.0};
             return;
         }
-        if (next.max_abs > max_abs) max_abs = next.max_abs;
+        // as bits: a thread that takes denormals for zero must not change the answer
+        if (std::bit_cast<std::uint32_t>(next.max_abs) > std::bit_cast<std::uint32_t>(max_abs)) max_abs = next.max_abs;
         sum_squares += next.sum_squares;
     }
 
