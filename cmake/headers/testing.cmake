@@ -1,10 +1,16 @@
 set(DARLCORE_HEADERS_TESTING
   ${PROJECT_SOURCE_DIR}/include/darlcore/testing/budget.hpp
-  ${PROJECT_SOURCE_DIR}/include/darlcore/testing/property.hpp
   ${PROJECT_SOURCE_DIR}/include/darlcore/testing/campaign_twin.hpp
-  ${PROJECT_SOURCE_DIR}/include/darlcore/testing/plan_twins.hpp
   ${PROJECT_SOURCE_DIR}/include/darlcore/testing/odd_tensor_backend.hpp
   ${PROJECT_SOURCE_DIR}/include/darlcore/testing/outer_step_twin.hpp
+  ${PROJECT_SOURCE_DIR}/include/darlcore/testing/permutation_suite.hpp
+  ${PROJECT_SOURCE_DIR}/include/darlcore/testing/phase_properties.hpp
+  ${PROJECT_SOURCE_DIR}/include/darlcore/testing/phase_twin.hpp
+  ${PROJECT_SOURCE_DIR}/include/darlcore/testing/plan_twins.hpp
+  ${PROJECT_SOURCE_DIR}/include/darlcore/testing/property.hpp
+  ${PROJECT_SOURCE_DIR}/include/darlcore/testing/space_generators.hpp
+  ${PROJECT_SOURCE_DIR}/include/darlcore/testing/space_properties.hpp
+  ${PROJECT_SOURCE_DIR}/include/darlcore/testing/space_twin.hpp
   ${PROJECT_SOURCE_DIR}/include/darlcore/testing/tensor_backend_contract.hpp
   ${PROJECT_SOURCE_DIR}/include/darlcore/testing/tensor_backend_support.hpp
 )
