@@ -1,10 +1,17 @@
 set(DARLCORE_HEADERS_LEDGER
+  ${PROJECT_SOURCE_DIR}/include/darlcore/ledger/access.hpp
+  ${PROJECT_SOURCE_DIR}/include/darlcore/ledger/books.hpp
   ${PROJECT_SOURCE_DIR}/include/darlcore/ledger/clock.hpp
   ${PROJECT_SOURCE_DIR}/include/darlcore/ledger/codec.hpp
   ${PROJECT_SOURCE_DIR}/include/darlcore/ledger/effects.hpp
   ${PROJECT_SOURCE_DIR}/include/darlcore/ledger/fields.hpp
+  ${PROJECT_SOURCE_DIR}/include/darlcore/ledger/handle_effects.hpp
+  ${PROJECT_SOURCE_DIR}/include/darlcore/ledger/handle_leases.hpp
+  ${PROJECT_SOURCE_DIR}/include/darlcore/ledger/handle_rounds.hpp
+  ${PROJECT_SOURCE_DIR}/include/darlcore/ledger/machine.hpp
   ${PROJECT_SOURCE_DIR}/include/darlcore/ledger/record_codec.hpp
   ${PROJECT_SOURCE_DIR}/include/darlcore/ledger/records.hpp
   ${PROJECT_SOURCE_DIR}/include/darlcore/ledger/requests.hpp
   ${PROJECT_SOURCE_DIR}/include/darlcore/ledger/settings.hpp
+  ${PROJECT_SOURCE_DIR}/include/darlcore/ledger/snapshot.hpp
 )

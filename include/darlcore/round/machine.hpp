@@ -228,7 +228,8 @@ public:
                   [](const auto& a, const auto& b) { return a.site < b.site; });
         std::uint64_t steps = 0;
         for (const auto& [site, p] : state_.pledges) {
-            const bool is_bad = std::any_of(bad.begin(), bad.end(), [&](const auto& b) { return b.site == site; });
+            const site_id& who = p.site;
+            const bool is_bad = std::any_of(bad.begin(), bad.end(), [&](const auto& b) { return b.site == who; });
             if (is_bad) continue;
             fact.used.push_back({p.id, site});
             steps = std::max(steps, p.steps);
