@@ -9,6 +9,7 @@ set(DARLCORE_HEADERS_LEDGER
   ${PROJECT_SOURCE_DIR}/include/darlcore/ledger/handle_leases.hpp
   ${PROJECT_SOURCE_DIR}/include/darlcore/ledger/handle_rounds.hpp
   ${PROJECT_SOURCE_DIR}/include/darlcore/ledger/machine.hpp
+  ${PROJECT_SOURCE_DIR}/include/darlcore/ledger/machine_class.hpp
   ${PROJECT_SOURCE_DIR}/include/darlcore/ledger/record_codec.hpp
   ${PROJECT_SOURCE_DIR}/include/darlcore/ledger/records.hpp
   ${PROJECT_SOURCE_DIR}/include/darlcore/ledger/requests.hpp

@@ -7,7 +7,7 @@
 #include <variant>
 #include <vector>
 
-#include "darlcore/ledger/machine.hpp"
+#include "darlcore/ledger/machine_class.hpp"
 
 namespace darlcore::ledger {
 

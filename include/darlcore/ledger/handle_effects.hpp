@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "darlcore/ledger/access.hpp"
-#include "darlcore/ledger/machine.hpp"
+#include "darlcore/ledger/machine_class.hpp"
 
 namespace darlcore::ledger {
 namespace detail {
