@@ -217,6 +217,9 @@ struct access {
         return std::nullopt;
     }
 
+    static std::optional<std::variant<contribute_reply, refusal>> answer_early(machine& m, const contribute_request& in,
+                                                                               ledger_time now, step& out);
+
     // --- ending a step ------------------------------------------------------------------------------------------
 
     /// Overdue marks, close rule, stop conditions, end of the epoch; then the state digest when it is time.

@@ -94,18 +94,21 @@ inline std::optional<refusal> check_shape(const contribute_request& in) {
 
 }  // namespace detail
 
-/// Judges the content and standing of a stored delta, and pledges or rejects it.
+/// One contribution on its way to be pledged or rejected.
 struct contribute_step {
     machine& m;
     const contribute_request& in;
     ledger_time now;
     access::step& out;
+    std::uint64_t windows = 0;  // of its blocks; the truth that caps its token claim
+    std::uint64_t blocks = 0;
+    std::optional<lease::events::pledged> pledged = std::nullopt;
+    std::optional<lease::events::contribution_rejected> rejected = std::nullopt;
 
     [[nodiscard]] guard_context context() const {
         guard_context c;
         c.current = m.rounds().current();
-        const auto layout = parse_layout(m.rounds().durable().pinned);
-        if (layout) c.layout_digest = *layout;
+        c.layout_digest = parse_layout(m.rounds().durable().pinned);
         c.max_abs_weight = static_cast<float>(m.kept().max_abs_weight);
         c.accepted_norms = norm_history(m.kept().norms);
         const auto& g = m.settings().guards;
@@ -114,29 +117,84 @@ struct contribute_step {
         return c;
     }
     static std::optional<std::array<std::uint8_t, 16>> parse_layout(const std::optional<round::pins>& pinned) {
-        std::array<std::uint8_t, 16> bytes{};
-        if (!pinned || pinned->layout_digest.size() != 32) return std::nullopt;
-        const auto value = parse_incarnation(pinned->layout_digest);  // 32 hex digits
+        if (!pinned) return std::nullopt;
+        const auto value = parse_incarnation(pinned->layout_digest);  // both are 32 hex digits
         if (!value) return std::nullopt;
+        std::array<std::uint8_t, 16> bytes{};
         for (unsigned i = 0; i < 8; ++i) {
             bytes[i] = static_cast<std::uint8_t>(value->high >> (56U - 8U * i));
             bytes[8 + i] = static_cast<std::uint8_t>(value->low >> (56U - 8U * i));
         }
         return bytes;
     }
-    [[nodiscard]] contribution_facts guard_facts(const blob_facts& blob) const {
+    [[nodiscard]] guard_verdict judge(const blob_facts& blob) const {
         contribution_facts f;
         f.claim = {m.settings().run_id, in.who.site, in.base, in.tokens, in.steps};
         f.layout_digest = blob.layout_digest;
         f.file_metadata = blob.metadata;
         f.scan = blob.scan;
-        return f;
+        return darlcore::judge(f, context());
     }
+
+    /// on_merge: the lease table pledges or takes back the blocks.
+    std::optional<refusal> move_blocks(lease::table& leases, const guard_verdict& verdict) {
+        lease::pledge request{in.who, in.id, in.base, in.leases, std::nullopt};
+        if (verdict.fault == fault::content) request.fault = verdict.code;
+        auto answer = leases.apply(request, now);
+        std::vector<lease::event> others;
+        for (auto& event : answer.events) {
+            if (auto* p = std::get_if<lease::events::pledged>(&event))
+                pledged = std::move(*p);
+            else if (auto* r = std::get_if<lease::events::contribution_rejected>(&event))
+                rejected = std::move(*r);
+            else
+                others.push_back(std::move(event));
+        }
+        access::note_events(m, out, others, now);
+        if (!answer.ok()) return answer.refused();
+        if (!pledged) return std::nullopt;
+        for (const auto& s : pledged->spans) {
+            windows += access::windows_of(m, s.span);
+            blocks += s.span.size();
+        }
+        return std::nullopt;
+    }
+    /// on_checkpoint: what this site committed in the named leases since its last contribution.
+    void count_committed_windows() {
+        const auto counted = m.kept().windows.find(in.who.site);
+        if (counted == m.kept().windows.end()) return;
+        for (const auto seq : named_leases()) {
+            const auto found = counted->second.find(seq);
+            if (found != counted->second.end()) windows += found->second;
+        }
+    }
+    [[nodiscard]] std::vector<lease_seq> named_leases() const {
+        std::vector<lease_seq> named;
+        for (const auto& claim : in.leases) named.push_back(claim.lease.seq);
+        std::sort(named.begin(), named.end());
+        named.erase(std::unique(named.begin(), named.end()), named.end());
+        return named;
+    }
+
     void notice(std::string kind, std::string text) const {
         out.effects.emplace_back(effects::notice{std::move(kind), in.who.site, std::move(text)});
     }
-    [[nodiscard]] round::pledge make_pledge(const blob_facts& blob, const guard_verdict& verdict, std::uint64_t windows,
-                                            std::uint64_t blocks) const {
+    /// Weight and steps as they count: never more than the ledger knows to be true.
+    void cap(round::pledge& p) const {
+        const auto& set = m.settings();
+        capped_count tokens{in.tokens, false};
+        if (set.seq_len != 0) tokens = cap_tokens(in.tokens, tokens_of(windows, set.seq_len));
+        if (tokens.capped)
+            notice("token_claim_capped", "claimed " + std::to_string(in.tokens) + " tokens, its blocks hold " +
+                                             std::to_string(tokens.counted));
+        const auto steps = cap_steps(in.steps, set.round.inner_steps, set.space.block_size);
+        if (steps.capped)
+            notice("step_claim_capped",
+                   "claimed " + std::to_string(in.steps) + " steps, counted " + std::to_string(steps.counted));
+        p.weight_tokens = tokens.counted;
+        p.steps = steps.counted;
+    }
+    [[nodiscard]] round::pledge make_pledge(const blob_facts& blob, const guard_verdict& verdict) const {
         round::pledge p;
         p.site = in.who.site;
         p.id = in.id;
@@ -152,19 +210,9 @@ struct contribute_step {
         p.transfer_ms = in.transfer_ms;
         p.norm = blob.scan ? blob.scan->norm() : 0;
         p.scale = static_cast<double>(verdict.scale);
-        const auto& set = m.settings();
-        capped_count tokens{in.tokens, false};
-        if (set.seq_len != 0) tokens = cap_tokens(in.tokens, tokens_of(windows, set.seq_len));
-        if (tokens.capped)
-            notice("token_claim_capped", "claimed " + std::to_string(in.tokens) + " tokens, its blocks hold " +
-                                             std::to_string(tokens.counted));
-        const auto steps = cap_steps(in.steps, set.round.inner_steps, set.space.block_size);
-        if (steps.capped)
-            notice("step_claim_capped",
-                   "claimed " + std::to_string(in.steps) + " steps, counted " + std::to_string(steps.counted));
+        cap(p);
         if (verdict.norm_warning) notice("norm_warning", "its delta is unusually long");
-        p.weight_tokens = tokens.counted;
-        p.steps = steps.counted;
+        if (verdict.scale < 1.0F) notice("clipped", "its delta was scaled down to the limit");
         return p;
     }
     static std::uint64_t tokens_of(std::uint64_t windows, std::uint64_t seq_len) {
@@ -173,90 +221,67 @@ struct contribute_step {
     }
 };
 
+/// Everything that can be answered without looking at the delta.
+inline std::optional<std::variant<contribute_reply, refusal>> access::answer_early(machine& m,
+                                                                                   const contribute_request& in,
+                                                                                   ledger_time now, step& out) {
+    using answer = std::variant<contribute_reply, refusal>;
+    if (auto why = detail::check_shape(in)) return answer(*std::move(why));
+    if (auto why = check_member(m, in.who)) return answer(*std::move(why));
+    m.rounds_.touch(in.who.site, now);
+    settle(m, out, now);
+    const auto stand = m.rounds_.check_standing(in.who.site, in.id, in.base);
+    if (stand.answered_before) return answer(detail::answer_again(in.id, *stand.answered_before));
+    if (in.tokens == 0) {
+        note_rounds(m, out, m.rounds_.decline(in.who.site, in.base, round::decline_reason::no_data, "", now));
+        contribute_reply reply;
+        reply.declined = true;
+        reply.id = in.id;
+        reply.generation = m.rounds_.current();
+        return answer(std::move(reply));
+    }
+    if (stand.refused) return answer(refuse(*stand.refused, detail::standing_text(*stand.refused, m)));
+    if (!m.blobs_.contains(in.sha256))
+        return answer(refuse(errc::blob_missing, "upload the delta first: POST /blobs, then its parts"));
+    return std::nullopt;
+}
+
 inline outcome<contribute_reply> machine::handle(const contribute_request& in, ledger_time now) {
     access::step out;
     const auto refuse = [&](refusal why) {
         rounds_.note_refusal(in.who.site, why.code);
+        access::settle(*this, out, now);
         return access::refused<contribute_reply>(std::move(out), std::move(why));
     };
-    if (auto why = detail::check_shape(in)) return refuse(*std::move(why));
-    if (auto why = access::check_member(*this, in.who)) return refuse(*std::move(why));
-    rounds_.touch(in.who.site, now);
-    access::settle(*this, out, now);
-    const auto stand = rounds_.check_standing(in.who.site, in.id, in.base);
-    if (stand.answered_before) return access::done(std::move(out), detail::answer_again(in.id, *stand.answered_before));
-    if (in.tokens == 0) {
-        access::note_rounds(*this, out, rounds_.decline(in.who.site, in.base, round::decline_reason::no_data, "", now));
+    if (auto early = access::answer_early(*this, in, now, out)) {
+        if (auto* why = std::get_if<refusal>(&*early)) return refuse(std::move(*why));
         access::settle(*this, out, now);
-        contribute_reply reply;
-        reply.declined = true;
-        reply.id = in.id;
-        reply.generation = rounds_.current();
-        return access::done(std::move(out), std::move(reply));
+        return access::done(std::move(out), std::get<contribute_reply>(*std::move(early)));
     }
-    if (stand.refused) return refuse(access::refuse(*stand.refused, detail::standing_text(*stand.refused, *this)));
-    const auto blob = blobs_.find(in.sha256);
-    if (blob == blobs_.end())
-        return refuse(access::refuse(errc::blob_missing, "upload the delta first: POST /blobs, then its parts"));
-
-    const contribute_step judge{*this, in, now, out};
-    const auto verdict = darlcore::judge(judge.guard_facts(blob->second), judge.context());
+    const auto& blob = blobs_.at(in.sha256);
+    contribute_step one{*this, in, now, out};
+    const auto verdict = one.judge(blob);
     if (verdict.fault == fault::standing) return refuse(access::refuse(*verdict.code, verdict.reason));
-    const bool bad = verdict.fault == fault::content;
-    std::uint64_t windows = 0;
-    std::uint64_t blocks = 0;
-    std::optional<lease::events::pledged> pledge_event;
-    std::optional<lease::events::contribution_rejected> reject_event;
-    if (settings_.lease.commit_policy == lease::commit_policy::on_merge) {
-        lease::pledge request{in.who, in.id, in.base, in.leases, std::nullopt};
-        if (bad) request.fault = verdict.code;
-        auto answer = leases_.apply(request, now);
-        struct larger {};
-        for (auto& event : answer.events) {
-            if (auto* p = std::get_if<lease::events::pledged>(&event))
-                pledge_event = std::move(*p);
-            else if (auto* r = std::get_if<lease::events::contribution_rejected>(&event))
-                reject_event = std::move(*r);
-        }
-        std::erase_if(answer.events, [](const lease::event& e) {
-            return std::holds_alternative<lease::events::pledged>(e) ||
-                   std::holds_alternative<lease::events::contribution_rejected>(e);
-        });
-        access::note_events(*this, out, answer.events, now);
-        if (!answer.ok()) return refuse(answer.refused());
-        if (pledge_event)
-            for (const auto& s : pledge_event->spans) {
-                windows += access::windows_of(*this, s.span);
-                blocks += s.span.size();
-            }
-    } else {
-        const auto counted = books_.windows.find(in.who.site);
-        for (const auto& claim : in.leases) {
-            if (counted == books_.windows.end()) break;
-            const auto found = counted->second.find(claim.lease.seq);
-            if (found != counted->second.end()) windows += found->second;
-        }
+    const bool on_merge = settings_.lease.commit_policy == lease::commit_policy::on_merge;
+    if (on_merge && switches_.pledge_before_merge) {
+        if (auto why = one.move_blocks(leases_, verdict)) return refuse(*std::move(why));
+    } else if (!on_merge) {
+        one.count_committed_windows();
     }
-    if (bad) {
-        records::contribution_rejected fact{std::move(reject_event),
-                                            rounds_.reject(in.who.site, in.id, in.base, *verdict.code)};
-        access::note(*this, out, std::move(fact), now);
+    if (verdict.fault == fault::content) {
+        auto fact = rounds_.reject(in.who.site, in.id, in.base, *verdict.code);
+        access::note(*this, out, records::contribution_rejected{std::move(one.rejected), std::move(fact)}, now);
         out.effects.emplace_back(effects::delete_blob{in.sha256});
         out.effects.emplace_back(effects::wake{std::nullopt});
-        access::settle(*this, out, now);
-        return access::refused<contribute_reply>(std::move(out), access::refuse(*verdict.code, verdict.reason));
+        return refuse(access::refuse(*verdict.code, verdict.reason));
     }
-    std::vector<lease_seq> named;
-    for (const auto& claim : in.leases) named.push_back(claim.lease.seq);
-    std::sort(named.begin(), named.end());
-    named.erase(std::unique(named.begin(), named.end()), named.end());
-    auto accepted = rounds_.accept(judge.make_pledge(blob->second, verdict, windows, blocks), now);
+    auto accepted = rounds_.accept(one.make_pledge(blob, verdict), now);
     contribute_reply reply;
     reply.id = in.id;
     reply.weight_tokens = accepted.contribution.weight_tokens;
-    reply.pledged_blocks = blocks;
+    reply.pledged_blocks = one.blocks;
     reply.generation = in.base;
-    access::note(*this, out, records::pledged{std::move(pledge_event), std::move(accepted), std::move(named)}, now);
+    access::note(*this, out, records::pledged{std::move(one.pledged), std::move(accepted), one.named_leases()}, now);
     out.effects.emplace_back(effects::wake{in.who.site});
     access::settle(*this, out, now);
     return access::done(std::move(out), std::move(reply));
