@@ -411,7 +411,6 @@ result<std::vector<storage::directory_entry>> disk::list(const std::string& path
 result<void> disk::sync_dir(const std::string& path) {
     return call(io_kind::sync_dir, path, [&](const verdict& v) -> result<void> {
         const std::uint64_t number = find(path);
-        if (v.loses_pages && number != 0) at(number).pending_names.clear();
         if (v.fails) return v.failure;
         if (number == 0) return fail(errc::not_found, path + ": no such directory");
         for (const auto& change : at(number).pending_names)

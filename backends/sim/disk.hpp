@@ -48,7 +48,8 @@ enum class fault_kind : std::uint8_t {
     io_error,
     /// Reads and writes move half of what was asked (at least one byte).
     short_transfer,
-    /// A sync fails, and what it should have made durable never will be, although it is still read back.
+    /// A sync fails. Of a file: what it should have made durable never will be, although it is still read back. Of a
+    /// directory: its names stay unsynced (journalling file systems stop altogether).
     failed_sync,
     /// This call and every later one fail: the machine is off.
     power_cut,

@@ -257,9 +257,21 @@ result<void> blob_store::check_room(const blob_facts& facts, const blob_standing
     return {};
 }
 
+bool blob_store::failed() const {
+    const std::lock_guard held(mutex_);
+    return failed_;
+}
+
+// A sync that failed is never repeated: what it should have written may be gone although it can still be read.
+result<void> blob_store::durable(result<void> outcome) {
+    if (!outcome && outcome.error().code == errc::io_error) failed_ = true;
+    return outcome;
+}
+
 result<announced> blob_store::announce(const blob_facts& facts, const blob_standing& standing, std::int64_t now_ms) {
     if (const auto good = check_announcement(facts, standing); !good) return good.error();
     const std::lock_guard held(mutex_);
+    if (failed_) return fail(errc::io_error, "the blob store failed before; restart the server");
     if (const auto blob = blobs_.find(facts.sha256); blob != blobs_.end())
         return announced{true, blob->second.scan, {"", blob->second.bytes, blob->second.bytes, 0}};
     for (const auto& [id, u] : uploads_) {
@@ -281,7 +293,7 @@ result<announced> blob_store::start_upload(const blob_facts& facts, std::int64_t
     if (!opened) return opened.error();
     u->bytes = std::move(*opened);
     u->scanner = make_scanner_ ? make_scanner_(u->facts) : nullptr;
-    if (const auto written = replace_file(fs_, staging_path(u->id, ".json"), encode(u->facts)); !written) {
+    if (const auto written = durable(replace_file(fs_, staging_path(u->id, ".json"), encode(u->facts))); !written) {
         const auto removed = fs_.unlink(staging_path(u->id, ".part"));
         static_cast<void>(removed);  // a leftover without announcement goes at the next start
         return written.error();
@@ -302,6 +314,7 @@ result<std::shared_ptr<blob_store::upload>> blob_store::claim(std::string_view i
     const std::lock_guard held(mutex_);
     const auto found = uploads_.find(id);
     if (found == uploads_.end()) return fail(errc::gone, "no such upload; announce the blob anew");
+    if (failed_) return fail(errc::io_error, "the blob store failed before; restart the server");
     auto& u = found->second;
     if (u->facts.site != site) return fail(errc::not_owner, "this upload belongs to another site");
     if (u->busy) return fail(errc::offset_mismatch, "another part of this upload is under way");
@@ -402,10 +415,15 @@ result<part_accepted> blob_store::complete(const std::shared_ptr<upload>& u) {
         if (!scan) return refuse(scan.error());
         facts.scan = *scan;
     }
-    // a sync that failed is never repeated: the bytes may be gone although they can still be read
-    if (const auto synced = u->bytes->fsync(); !synced) return refuse(synced.error());
-    if (const auto stored = store(*u, facts); !stored) return stored.error();
+    if (const auto synced = u->bytes->fsync(); !synced) {
+        // also the next start must not believe the bytes that can still be read
+        const std::lock_guard held(mutex_);
+        drop(u);
+        return durable(synced).error();
+    }
+    const auto stored = store(*u, facts);
     const std::lock_guard held(mutex_);
+    if (!durable(stored)) return stored.error();
     blobs_.emplace(facts.sha256, facts);
     drop(u);
     return part_accepted{facts.bytes, true, facts.scan};
@@ -486,7 +504,13 @@ std::vector<blob_facts> blob_store::list() const {
 
 result<void> blob_store::publish(const std::string& file_path, const blob_facts& facts) {
     const std::lock_guard held(mutex_);
+    if (failed_) return fail(errc::io_error, "the blob store failed before; restart the server");
     if (blobs_.contains(facts.sha256)) return {};
+    return durable(link_or_copy(file_path, facts));
+}
+
+// The lock is held.
+result<void> blob_store::link_or_copy(const std::string& file_path, const blob_facts& facts) {
     const std::string path = path_of(facts.sha256);
     const std::string folder = parent_directory(path);
     if (const auto made = ensure_directory(fs_, folder); !made) return made;

@@ -174,6 +174,9 @@ public:
     [[nodiscard]] std::optional<blob_facts> find(std::string_view sha256) const;
     [[nodiscard]] std::vector<blob_facts> list() const;
     [[nodiscard]] std::string path_of(std::string_view sha256) const;
+    /// An I/O error on the way to durability: nothing more is accepted (errc::io_error); stop the server, the next
+    /// start reads the disk.
+    [[nodiscard]] bool failed() const;
 
     /// Makes a finished file a blob: a hard link, or a copy where links fail. Harmless when it is there already.
     result<void> publish(const std::string& file_path, const blob_facts& facts);
@@ -202,6 +205,9 @@ private:
     result<void> catch_up(upload& u, std::uint64_t to);
     result<part_accepted> complete(const std::shared_ptr<upload>& u);
     result<void> store(upload& u, const blob_facts& facts);
+    result<void> link_or_copy(const std::string& file_path, const blob_facts& facts);
+    /// Remembers an I/O error; a full disk passes.
+    result<void> durable(result<void> outcome);
     [[nodiscard]] upload_status status_of(const upload& u, std::int64_t now_ms) const;
     [[nodiscard]] std::string staging_path(std::string_view id, std::string_view ending) const;
 
@@ -218,6 +224,7 @@ private:
         std::int64_t at_ms = 0;
     };
     std::map<std::string, fetching> fetching_;
+    bool failed_ = false;
 };
 
 /// Catalogue entry as JSON text, and back.

@@ -35,6 +35,18 @@ auto uninterrupted(F&& call) {
     return answer;
 }
 
+result<void> done(int answer, const char* call, const std::string& path) {
+    if (answer != 0) return from_errno(errno, call, path);
+    return {};
+}
+
+// A failed sync is an I/O error whatever its number (a full disk too), reported as it is: repeating it could succeed
+// although pages were lost.
+result<void> synced(int answer, const char* call, const std::string& path) {
+    if (answer != 0) return fail(errc::io_error, from_errno(errno, call, path).context);
+    return {};
+}
+
 class descriptor {
 public:
     explicit descriptor(int number) : number_(number) {}
@@ -65,11 +77,11 @@ public:
         if (written < 0) return from_errno(errno, "write", path_);
         return static_cast<std::size_t>(written);
     }
-    result<void> fsync() override { return done(::fsync(descriptor_.number()), "fsync"); }
-    result<void> fdatasync() override { return done(::fdatasync(descriptor_.number()), "fdatasync"); }
+    result<void> fsync() override { return synced(::fsync(descriptor_.number()), "fsync", path_); }
+    result<void> fdatasync() override { return synced(::fdatasync(descriptor_.number()), "fdatasync", path_); }
     result<void> truncate(std::uint64_t size_bytes) override {
         return done(uninterrupted([&] { return ::ftruncate(descriptor_.number(), static_cast<off_t>(size_bytes)); }),
-                    "truncate");
+                    "truncate", path_);
     }
     result<void> preallocate(std::uint64_t size_bytes) override {
         const auto size = this->size_bytes();
@@ -89,12 +101,6 @@ public:
     }
 
 private:
-    // A failed sync is reported as it is: repeating it could succeed although pages were lost.
-    [[nodiscard]] result<void> done(int answer, const char* call) const {
-        if (answer != 0) return from_errno(errno, call, path_);
-        return {};
-    }
-
     descriptor descriptor_;
     std::string path_;
 };
@@ -119,11 +125,6 @@ int open_flags(open_mode mode) {
             return O_RDWR | O_CLOEXEC | O_CREAT;
     }
     return O_RDONLY | O_CLOEXEC;
-}
-
-result<void> done(int answer, const char* call, const std::string& path) {
-    if (answer != 0) return from_errno(errno, call, path);
-    return {};
 }
 
 entry_kind kind_of(const std::string& directory, const dirent& entry) {
@@ -183,7 +184,7 @@ result<std::vector<directory_entry>> posix_file_system::list(const std::string& 
 result<void> posix_file_system::sync_dir(const std::string& path) {
     const descriptor directory(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
     if (directory.number() < 0) return from_errno(errno, "open", path);
-    return done(::fsync(directory.number()), "fsync", path);
+    return synced(::fsync(directory.number()), "fsync", path);
 }
 
 result<std::uint64_t> posix_file_system::free_bytes(const std::string& path) {

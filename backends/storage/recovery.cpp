@@ -130,6 +130,7 @@ private:
         out_.term = std::max(out_.term, header->term);
         std::uint64_t sequence = header->first_sequence;
         std::size_t offset = segment_header_bytes;
+        out_.repair.rewrite_from = 0;
         for (;; ++sequence) {
             if (next_first != 0 && sequence == next_first)
                 return {};  // anything behind is a fenced server's last write
@@ -151,6 +152,7 @@ private:
         if (r.ledger_ms < before.ledger_ms) return refuse(from.path, offset, "ledger time goes backwards");
         if (const auto replayed = target_.replay(r); !replayed)
             return refuse(from.path, offset, to_text(replayed.error()));
+        if (r.batch != before.batch || out_.repair.rewrite_from == 0) out_.repair.rewrite_from = offset;
         out_.position = {r.sequence, r.batch, r.ledger_ms};
         last_ends_batch_ = r.ends_batch;
         ++out_.records_replayed;
@@ -217,6 +219,14 @@ private:
     bool last_ends_batch_ = true;
 };
 
+result<void> rewrite(file& segment, const repair_plan& plan) {
+    if (plan.rewrite_from == 0 || plan.rewrite_from >= plan.cut_bytes) return {};
+    std::string bytes(static_cast<std::size_t>(plan.cut_bytes - plan.rewrite_from), '\0');
+    const auto got = pread_all(segment, bytes, plan.rewrite_from);
+    if (!got) return got.error();
+    return pwrite_all(segment, std::string_view(bytes).substr(0, *got), plan.rewrite_from);
+}
+
 }  // namespace
 
 result<recovered_journal> read_journal(file_system& fs, const std::string& directory, const replay_target& target,
@@ -230,6 +240,8 @@ result<void> repair(file_system& fs, const std::string& directory, const repair_
         auto opened = fs.open(plan.cut_path, open_mode::read_write);
         if (!opened) return opened.error();
         if (const auto cut = (*opened)->truncate(plan.cut_bytes); !cut) return cut;
+        if (!mutants.skip_tail_rewrite)
+            if (const auto written = rewrite(**opened, plan); !written) return written;
         if (!mutants.skip_repair_fsync)
             if (const auto synced = (*opened)->fsync(); !synced) return synced;
     }

@@ -26,6 +26,9 @@ struct repair_plan {
     /// Last segment and the length to cut it to; empty when there is none.
     std::string cut_path;
     std::uint64_t cut_bytes = 0;
+    /// Where its last batch begins. That batch is written once more: a sync of it may have failed, and then a later one
+    /// succeeds without writing what can still be read.
+    std::uint64_t rewrite_from = 0;
     /// Segments without any record, leftovers of a crash.
     std::vector<std::string> remove;
 };

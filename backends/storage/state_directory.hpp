@@ -20,6 +20,7 @@ struct storage_mutants {
     bool ignore_batch_rule = false;
     bool skip_term_check = false;
     bool skip_repair_fsync = false;
+    bool skip_tail_rewrite = false;
     bool retry_failed_sync = false;
 };
 

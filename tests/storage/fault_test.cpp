@@ -22,12 +22,14 @@ struct faulty_run {
     bool did_not_start = false;
     int commits = 0;
     std::uint64_t calls = 0;
+    storage_mutants mutants;
 };
 
 /// Serves as `darl serve` does: room is asked for before anything is applied, a failed commit stops it for good, a
 /// failed snapshot does not.
 faulty_run serve(disk& on, storage_mutants mutants = {}) {
     faulty_run run;
+    run.mutants = mutants;
     auto opened = toy::server::open(on, toy::run_path, toy::options(1024, mutants));
     run.did_not_start = !opened.has_value();
     for (int i = 0; opened && i < 36 && !run.stopped; ++i) {
@@ -58,8 +60,26 @@ std::string judge(const sim::disk_image& image, const faulty_run& run) {
     return {};
 }
 
+/// Started again without a power cut, the server works on; then the power is cut.
+std::string judge_work_after_restart(const sim::disk_image& image, faulty_run run) {
+    disk on(image);
+    {
+        auto opened = toy::server::open(on, toy::run_path, toy::options(1024, run.mutants), 77);
+        if (!opened) return "refused: " + to_text(opened.error());
+        opened->apply();
+        run.intended = opened->now();
+        if (!opened->commit()) return "cannot commit after the restart";
+        run.acked = opened->acked();
+    }
+    for (const loss mode : {loss::dropped, loss::random_8})
+        if (const auto what = judge(on.image().after_power_cut(mode, 3), run); !what.empty()) return what;
+    return {};
+}
+
 std::string judge_all(const disk& on, const faulty_run& run) {
     if (const auto what = judge(on.image(), run); !what.empty()) return "killed: " + what;
+    if (const auto what = judge_work_after_restart(on.image(), run); !what.empty())
+        return "work after a restart: " + what;
     for (const loss mode : sim::every_loss)
         if (const auto what = judge(on.image().after_power_cut(mode, 5), run); !what.empty())
             return std::string(word(mode)) + ": " + what;
@@ -110,6 +130,11 @@ std::string first_loss_after_failed_sync(storage_mutants mutants) {
 
 TEST(StorageFaults, AFailedSyncAtAnyCallIsNeverRetriedAndNothingIsAcknowledgedOnIt) {
     EXPECT_EQ(first_loss_after_failed_sync({}), "");
+}
+
+TEST(StorageFaults, AfterAFailedSyncTheNextStartWritesTheLastBatchOnceMore) {
+    EXPECT_NE(first_loss_after_failed_sync({.skip_tail_rewrite = true}).find("work after a restart"),
+              std::string::npos);
 }
 
 TEST(StorageFaults, RetryingAFailedSyncLosesAcknowledgedRecords) {
