@@ -134,11 +134,13 @@ disk_image disk_image::after_power_cut(loss mode, std::uint64_t seed) const {
         node.pending.clear();
         node.current = node.durable;
     }
+    std::map<std::uint64_t, std::pair<std::uint64_t, name_change>> in_order;
     for (auto& [number, node] : left.inodes) {
-        for (const auto& made : node.pending_names)
-            if (keeps_name(mode, random)) apply_name(left.inodes, number, made, &inode::durable_names);
+        for (auto& made : node.pending_names) in_order.emplace(made.order, std::pair(number, made));
         node.pending_names.clear();
     }
+    for (const auto& [order, made] : in_order)
+        if (keeps_name(mode, random)) apply_name(left.inodes, made.first, made.second, &inode::durable_names);
     for (auto& [number, node] : left.inodes) node.names = node.durable_names;
     const auto named = named_inodes(left);
     std::erase_if(left.inodes, [&](const auto& entry) { return !named.contains(entry.first); });
@@ -295,6 +297,7 @@ std::uint64_t disk::room_bytes() const {
 }
 
 void disk::set_name(std::uint64_t directory, disk_image::name_change change) {
+    change.order = image_.next_order++;
     apply_name(image_.inodes, directory, change, &disk_image::inode::names);
     at(directory).pending_names.push_back(std::move(change));
 }
@@ -324,7 +327,7 @@ result<std::unique_ptr<storage::file>> disk::open(const std::string& path, open_
             if (!may_create || directory == 0) return fail(errc::not_found, path + ": does not exist");
             number = image_.next_inode++;
             image_.inodes[number] = {};
-            set_name(directory, {base_name(path), number, 0, {}});
+            set_name(directory, {base_name(path), number, 0, {}, 0});
         }
         return std::unique_ptr<storage::file>(std::make_unique<simulated_file>(*this, number, path));
     });
@@ -340,7 +343,7 @@ result<void> disk::rename(const std::string& from, const std::string& to) {
         if (target != 0 && at(target).is_directory && !at(target).names.empty())
             return fail(errc::already_exists, to + ": is a directory that holds something");
         const std::uint64_t from_directory = find(storage::parent_directory(from));
-        set_name(to_directory, {base_name(to), number, from_directory, base_name(from)});
+        set_name(to_directory, {base_name(to), number, from_directory, base_name(from), 0});
         return {};
     });
 }
@@ -351,7 +354,7 @@ result<void> disk::unlink(const std::string& path) {
         const std::uint64_t number = find(path);
         if (number == 0) return fail(errc::not_found, path + ": does not exist");
         if (at(number).is_directory) return fail(errc::io_error, path + ": is a directory");
-        set_name(find(storage::parent_directory(path)), {base_name(path), 0, 0, {}});
+        set_name(find(storage::parent_directory(path)), {base_name(path), 0, 0, {}, 0});
         return {};
     });
 }
@@ -364,7 +367,7 @@ result<void> disk::link(const std::string& from, const std::string& to) {
         const std::uint64_t directory = find(storage::parent_directory(to));
         if (number == 0 || directory == 0) return fail(errc::not_found, from + ": does not exist");
         if (find(to) != 0) return fail(errc::already_exists, to + ": exists");
-        set_name(directory, {base_name(to), number, 0, {}});
+        set_name(directory, {base_name(to), number, 0, {}, 0});
         return {};
     });
 }
@@ -377,7 +380,7 @@ result<void> disk::mkdir(const std::string& path) {
         if (directory == 0) return fail(errc::not_found, path + ": its parent does not exist");
         const std::uint64_t number = image_.next_inode++;
         image_.inodes[number].is_directory = true;
-        set_name(directory, {base_name(path), number, 0, {}});
+        set_name(directory, {base_name(path), number, 0, {}, 0});
         return {};
     });
 }
@@ -389,7 +392,7 @@ result<void> disk::rmdir(const std::string& path) {
         if (number == 0) return fail(errc::not_found, path + ": does not exist");
         if (!at(number).is_directory) return fail(errc::not_found, path + ": is no directory");
         if (!at(number).names.empty()) return fail(errc::already_exists, path + ": is not empty");
-        set_name(find(storage::parent_directory(path)), {base_name(path), 0, 0, {}});
+        set_name(find(storage::parent_directory(path)), {base_name(path), 0, 0, {}, 0});
         return {};
     });
 }
@@ -413,9 +416,15 @@ result<void> disk::sync_dir(const std::string& path) {
         const std::uint64_t number = find(path);
         if (v.fails) return v.failure;
         if (number == 0) return fail(errc::not_found, path + ": no such directory");
-        for (const auto& change : at(number).pending_names)
+        const auto made = std::exchange(at(number).pending_names, {});
+        for (const auto& change : made) {
             apply_name(image_.inodes, number, change, &disk_image::inode::durable_names);
-        at(number).pending_names.clear();
+            if (change.other_directory == 0) continue;
+            // the old name went with the rename: how it came is of no interest any more
+            std::erase_if(at(change.other_directory).pending_names, [&](const auto& earlier) {
+                return earlier.name == change.other_name && earlier.order < change.order;
+            });
+        }
         return {};
     });
 }
@@ -436,7 +445,7 @@ result<std::unique_ptr<storage::file_lock>> disk::lock(const std::string& path) 
             if (directory == 0) return fail(errc::not_found, path + ": its directory does not exist");
             const std::uint64_t number = image_.next_inode++;
             image_.inodes[number] = {};
-            set_name(directory, {base_name(path), number, 0, {}});
+            set_name(directory, {base_name(path), number, 0, {}, 0});
         }
         auto holders = ignore_locks_ ? std::make_shared<std::set<std::string>>() : locked_;
         if (!holders->insert(path).second) return fail(errc::locked, path + " is held by another process");

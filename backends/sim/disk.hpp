@@ -79,7 +79,8 @@ struct disk_image {
         std::string name;
         std::uint64_t inode = 0;  ///< 0 removes the name
         std::uint64_t other_directory = 0;
-        std::string other_name;  ///< removed from other_directory together with it (rename)
+        std::string other_name;   ///< removed from other_directory together with it (rename)
+        std::uint64_t order = 0;  ///< among all changes of names of this disk
     };
     struct inode {
         bool is_directory = false;
@@ -93,6 +94,7 @@ struct disk_image {
     static constexpr std::uint64_t root = 1;
     std::map<std::uint64_t, inode> inodes{{root, inode{true, {}, {}, {}, {}, {}, {}}}};
     std::uint64_t next_inode = 2;
+    std::uint64_t next_order = 1;
 
     /// The disk as the next start finds it.
     [[nodiscard]] disk_image after_power_cut(loss mode, std::uint64_t seed) const;

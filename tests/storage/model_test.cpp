@@ -81,6 +81,8 @@ public:
         auto store = ledger_store::open(on, toy::run_path, {}, toy::options(4096), s.ledger_->target());
         if (!store) return store.error();
         s.store_.emplace(std::move(*store));
+        s.store_->append(1, s.store_->recovered().position.ledger_ms, "term started");
+        if (const auto committed = s.store_->commit(); !committed) return committed.error();
         auto model = model_directory::open(on, toy::run_path, mutants);
         if (!model) return model.error();
         s.model_.emplace(std::move(*model));
@@ -105,7 +107,7 @@ public:
         const auto files = model_->seal(next);
         if (!files) return files.error();
         const std::string payload = std::to_string(next) + "\n" + refs_text(*files);
-        store_->append(5, static_cast<std::int64_t>(next), payload);
+        store_->append(5, store_->batches().durable_position().ledger_ms + 1, payload);
         if (const auto committed = store_->commit(); !committed) return committed;  // the commit point
         ledger_->apply({5, true, 0, 0, 0, payload});
         if (const auto pointed = model_->point(next); !pointed) return pointed;
@@ -208,31 +210,35 @@ TEST(ModelCrash, WithoutTheSyncOfItsDirectoriesAGenerationIsLost) {
 }
 
 TEST(ModelFaults, AFullDiskOrAnErrorAtAnyCallOfAMergeKeepsOneWholeGeneration) {
-    const auto run = [](disk& on, std::optional<std::uint64_t>& told, std::optional<std::uint64_t>& under_way) {
+    struct progress {
+        std::int64_t told = -1;
+        std::int64_t under_way = -1;
+    };
+    const auto as_generation = [](std::int64_t g) {
+        return g < 0 ? std::nullopt : std::optional<std::uint64_t>(static_cast<std::uint64_t>(g));
+    };
+    const auto run = [](disk& on) {
+        progress made;
         auto server = merging_server::open(on);
-        if (!server) return;
-        for (std::uint64_t g = 0; g < 3; ++g) {
-            under_way = g;
-            if (!server->merge()) return;  // merge_failed: the pledges stay; here the server simply stops
-            told = g;
+        for (std::int64_t g = 0; server && g < 3; ++g) {
+            made.under_way = g;
+            if (!server->merge()) break;  // merge_failed: the pledges stay; here the server simply stops
+            made.told = g;
         }
+        return made;
     };
     disk undisturbed;
-    std::optional<std::uint64_t> told;
-    std::optional<std::uint64_t> under_way;
-    run(undisturbed, told, under_way);
-    ASSERT_EQ(told, 2U);
+    ASSERT_EQ(run(undisturbed).told, 2);
     for (std::uint64_t n = 1; n <= undisturbed.calls(); ++n)
         for (const auto kind : {sim::fault_kind::no_space, sim::fault_kind::io_error, sim::fault_kind::failed_sync})
             for (const bool persistent : {false, true}) {
                 disk on;
                 on.inject({n, kind, persistent});
-                told.reset();
-                under_way.reset();
-                run(on, told, under_way);
+                const auto made = run(on);
                 for (const loss mode : {loss::dropped, loss::kept, loss::random_512}) {
                     disk after(on.image().after_power_cut(mode, n));
-                    ASSERT_EQ(judge(after, told, under_way), "") << "call " << n << " " << word(mode);
+                    ASSERT_EQ(judge(after, as_generation(made.told), as_generation(made.under_way)), "")
+                        << "call " << n << " " << word(mode) << " kind " << static_cast<int>(kind) << " told " << made.told;
                 }
             }
 }
