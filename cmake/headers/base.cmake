@@ -4,6 +4,7 @@ set(DARLCORE_HEADERS_BASE
   ${PROJECT_SOURCE_DIR}/include/darlcore/block_space.hpp
   ${PROJECT_SOURCE_DIR}/include/darlcore/clock.hpp
   ${PROJECT_SOURCE_DIR}/include/darlcore/corpus.hpp
+  ${PROJECT_SOURCE_DIR}/include/darlcore/darlcore.hpp
   ${PROJECT_SOURCE_DIR}/include/darlcore/digest.hpp
   ${PROJECT_SOURCE_DIR}/include/darlcore/epoch_map.hpp
   ${PROJECT_SOURCE_DIR}/include/darlcore/error.hpp
