@@ -62,14 +62,15 @@ void toy_trainer::stop() {
     if (thread_.joinable()) thread_.join();
 }
 
-result<void> toy_trainer::adopt(generation current, const std::string& wire_file, std::uint64_t) {
+result<void> toy_trainer::adopt(const site::action::fetch& what, const std::string& wire_file) {
     // The counters themselves are the proof of the audit; a site only checks that what it got is a table of its corpus.
     const auto file = formats::safetensors_reader::open(wire_file);
     if (!file) return file.error();
     const auto* table = file->header().find("windows");
     if (table == nullptr || table->spec.shape != std::vector<std::uint64_t>{options_.space.num_samples})
         return fail(errc::layout_mismatch, fmt::format("{}: is not the table of this corpus", wire_file));
-    base_ = current;
+    base_ = what.current;
+    run_id_ = what.run_id;
     return {};
 }
 
@@ -197,6 +198,7 @@ result<std::string> toy_trainer::write_table(const std::string& path, const std:
                                              bool with_claim) {
     formats::safetensors_metadata metadata;
     if (with_claim) {
+        metadata["darl.run_id"] = run_id_;
         metadata["darl.site"] = options_.site;
         metadata["darl.base_generation"] = std::to_string(base_.count);
         metadata["darl.tokens"] = std::to_string(windows_ * options_.seq_len);

@@ -43,8 +43,7 @@ public:
     ~toy_trainer() override;
 
     void start(std::function<void(darlcore::site::event_t)> report) override;
-    darlcore::result<void> adopt(darlcore::generation current, const std::string& wire_file,
-                                 std::uint64_t global_step) override;
+    darlcore::result<void> adopt(const darlcore::site::action::fetch& what, const std::string& wire_file) override;
     darlcore::result<darlcore::client::upload_job> first_model() override;
     void train_group(const darlcore::site::action::train_group& group) override;
     void end_phase() override;
@@ -84,6 +83,7 @@ private:
     std::atomic<bool> drop_{false};
 
     darlcore::generation base_;
+    std::string run_id_;
     std::vector<float> delta_;
     std::uint64_t phase_ = 0;
     std::uint64_t groups_ = 0;

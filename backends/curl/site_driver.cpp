@@ -236,7 +236,7 @@ private:
         const auto begun = now_ms();
         const std::string path = fmt::format("{}/generation-{}.safetensors", options_.work_dir, order.current.count);
         auto done = download_blob(*bulk_, order.wire.sha256, order.wire.bytes, path, world());
-        if (done) done = trainer_.adopt(order.current, path, order.global_step);
+        if (done) done = trainer_.adopt(order, path);
         if (!done) return events_.put(site::event::fetch_failed{failure_of(done.error())});
         if (!loaded_file_.empty() && loaded_file_ != path) {
             std::error_code ignored;

@@ -23,7 +23,7 @@ public:
 
     virtual void start(std::function<void(site::event_t)> report) = 0;
     /// Loads verified weights; the file stays where it is until the next call.
-    virtual result<void> adopt(generation current, const std::string& wire_file, std::uint64_t global_step) = 0;
+    virtual result<void> adopt(const site::action::fetch& what, const std::string& wire_file) = 0;
     /// Writes the first weights of the run (f32); gives the file.
     virtual result<upload_job> first_model() = 0;
     /// Group 0 begins a phase, from the adopted weights.

@@ -116,6 +116,7 @@ struct fetch {
     darlcore::generation current;
     round::blob_ref wire;
     std::uint64_t global_step = 0;
+    std::string run_id;
 };
 /// The first weights of the run are ours to make and upload; answer with `uploaded` or `upload_failed`.
 struct make_first_model {};

@@ -19,6 +19,7 @@ inline void answered(session_state& s, const request&, const ledger::register_re
 
 inline void answered(session_state& s, const request&, const ledger::join_reply& r, std::int64_t now_ms) {
     if (r.keepalive_ms > 0) s.set.keepalive_ms = r.keepalive_ms;
+    s.run_id = r.run_id;
     if (!s.unsent) return go_polling(s, now_ms);
     auto unsent = *std::exchange(s.unsent, std::nullopt);
     s.result = unsent.result;
@@ -46,7 +47,7 @@ inline void heard_of_contribution(session_state& s, const round::last_contributi
 inline void serve_duty(session_state& s, std::int64_t now_ms) {
     if (s.model != s.duty.current) {
         s.at = stage::fetching;
-        return emit(s, action::fetch{s.duty.current, s.duty.wire, s.duty.global_step});
+        return emit(s, action::fetch{s.duty.current, s.duty.wire, s.duty.global_step, s.run_id});
     }
     if (std::exchange(s.score_first, false)) {
         s.at = stage::scoring;

@@ -102,6 +102,7 @@ struct session_state {
     double macro_step_s = 0;
     double blocks_per_ms = 0;  // of the last phases; 0 = unknown
 
+    std::string run_id;
     std::optional<generation> model;  // loaded weights
     round::poll_answer duty;          // the `train` that is served
     bool score_first = false;
