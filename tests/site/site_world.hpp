@@ -18,8 +18,8 @@
 #include "darlcore/random.hpp"
 #include "darlcore/site/session.hpp"
 
-/// Sessions against a ledger in virtual time: the real state machines, a network that delays, loses and repeats, processes
-/// that die or sleep. The ledger itself never dies here and there is no disk.
+/// Sessions against a ledger in virtual time: the real state machines, a network that delays, loses and repeats,
+/// processes that die or sleep. The ledger itself never dies here and there is no disk.
 namespace darlcore::test {
 
 struct world_settings {
@@ -121,10 +121,14 @@ private:
         return ledger::machine(run);
     }
 
-    std::int64_t pick(std::int64_t below) { return static_cast<std::int64_t>(chance_() % static_cast<std::uint64_t>(below)); }
+    std::int64_t pick(std::int64_t below) {
+        return static_cast<std::int64_t>(chance_() % static_cast<std::uint64_t>(below));
+    }
     bool happens(std::uint64_t percent) { return chance_() % 100 < percent; }
     [[nodiscard]] ledger_time clock() const { return {now_}; }
-    void after(std::int64_t delay_ms, std::function<void()> what) { queue_.emplace(std::pair(now_ + delay_ms, next_++), std::move(what)); }
+    void after(std::int64_t delay_ms, std::function<void()> what) {
+        queue_.emplace(std::pair(now_ + delay_ms, next_++), std::move(what));
+    }
 
     // --- the server ---
 
@@ -143,9 +147,9 @@ private:
             ledger::merge_done done;
             done.next = merge.next;
             done.files = files(merge.next.count);
-            const generation before = ledger_.rounds().status(clock(), ledger_.facts()).current;
+            const generation before = ledger_.rounds().durable().current;
             effects_of(ledger_.handle(done, clock()));
-            const generation now = ledger_.rounds().status(clock(), ledger_.facts()).current;
+            const generation now = ledger_.rounds().durable().current;
             if (now == before) return;  // told twice
             ++merges_;
             for (const auto& input : merge.inputs)
@@ -174,7 +178,8 @@ private:
         if (lost) return after(30'000, [this, p] { deliver(p, site::event::refused{{errc::timeout, "lost", 0, {}}}); });
         after(there, [this, p, what] {
             auto answer = serve(what);
-            if (happens(set_.loss_percent)) return after(30'000, [this, p] { deliver(p, site::event::refused{{errc::timeout, "lost", 0, {}}}); });
+            if (happens(set_.loss_percent))
+                return after(30'000, [this, p] { deliver(p, site::event::refused{{errc::timeout, "lost", 0, {}}}); });
             after(5 + pick(300), [this, p, answer] { deliver(p, answer); });
         });
     }
@@ -185,7 +190,8 @@ private:
                 effects_of(out);
                 if (out.ok()) return site::event::replied{out.reply()};
                 const auto& no = out.refused();
-                return site::event::refused{{no.code, no.context, no.retry_after_ms, no.incarnation.value_or(incarnation{})}};
+                return site::event::refused{
+                    {no.code, no.context, no.retry_after_ms, no.incarnation.value_or(incarnation{})}};
             },
             what);
     }
@@ -197,8 +203,10 @@ private:
                 const auto out = ledger_.handle(body, clock());
                 effects_of(out);
                 after(5 + pick(300), [this, p, out, sent] {
-                    if (out.ok()) deliver(p, site::event::beat_replied{out.reply(), sent});
-                    else deliver(p, site::event::beat_refused{{out.refused().code, out.refused().context, 0, {}}});
+                    if (out.ok())
+                        deliver(p, site::event::beat_replied{out.reply(), sent});
+                    else
+                        deliver(p, site::event::beat_refused{{out.refused().code, out.refused().context, 0, {}}});
                 });
             });
         }
@@ -209,7 +217,20 @@ private:
 
     void start_process(std::uint64_t i) {
         auto& slot = sites_[i];
-        auto p = std::make_shared<process>(process{i, incarnation{i + 1, ++slot.starts}, site::session(session_settings(i, slot.starts > 1)), true, false, {}, 0, {}, 0, 0, 0, 0, {}, {}});
+        auto p = std::make_shared<process>(process{i,
+                                                   incarnation{i + 1, ++slot.starts},
+                                                   site::session(session_settings(i, slot.starts > 1)),
+                                                   true,
+                                                   false,
+                                                   {},
+                                                   0,
+                                                   {},
+                                                   0,
+                                                   0,
+                                                   0,
+                                                   0,
+                                                   {},
+                                                   {}});
         slot.running = p;
         act(p, p->session.start(now_));
         after(100, [this, p] { timer(p); });
@@ -269,7 +290,8 @@ private:
     }
     void act_on(const std::shared_ptr<process>& p, const site::action::make_first_model&) {
         after(500, [this, p] {
-            ledger::blob_verified blob{site_id{sites_[p->slot].name}, std::string(64, 'a'), ledger::blob_purpose::init, {}};
+            ledger::blob_verified blob{
+                site_id{sites_[p->slot].name}, std::string(64, 'a'), ledger::blob_purpose::init, {}};
             blob.facts.bytes = 100;
             effects_of(ledger_.handle(blob, clock()));
             deliver(p, site::event::uploaded{500});
@@ -287,7 +309,8 @@ private:
         std::uint64_t windows = 0;
         for (const auto& s : p->groups.back()) windows += s.size() * set_.block_size;
         p->windows += windows;
-        p->busy_until = std::max(p->busy_until, now_) + static_cast<std::int64_t>(windows) * sites_[p->slot].ms_per_window;
+        p->busy_until =
+            std::max(p->busy_until, now_) + static_cast<std::int64_t>(windows) * sites_[p->slot].ms_per_window;
         const std::uint64_t phase = p->phase;
         after(p->busy_until - now_, [this, p, phase, group = a.group] {
             if (p->phase != phase || p->groups.empty()) return;
@@ -348,7 +371,8 @@ private:
             const lease::caller who{site_id{sites_[p->slot].name}, p->me};
             const auto may = ledger_.handle(ledger::announce_upload{who, ledger::blob_purpose::delta, a.base}, clock());
             effects_of(may);
-            if (!may.ok()) return deliver(p, site::event::upload_failed{{may.refused().code, may.refused().context, 0, {}}});
+            if (!may.ok())
+                return deliver(p, site::event::upload_failed{{may.refused().code, may.refused().context, 0, {}}});
             ledger::blob_verified blob{who.site, a.blob.sha256, ledger::blob_purpose::delta, {}};
             blob.facts.bytes = a.blob.bytes;
             blob.facts.metadata = contribution_claim{"world", who.site, a.base, p->uploaded_windows, set_.steps};
@@ -367,8 +391,10 @@ private:
         p->alive = false;
         slot.last_note = "ended with " + std::to_string(f.exit_code) + ": " + f.reason;
         if (slot.running != p) return;  // an older process of this site found out that it is fenced
-        if (f.exit_code == 0) slot.ended = true;
-        else after(1'000 + pick(60'000), [this, i = p->slot] { start_process(i); });
+        if (f.exit_code == 0)
+            slot.ended = true;
+        else
+            after(1'000 + pick(60'000), [this, i = p->slot] { start_process(i); });
     }
 
     world_settings set_;

@@ -22,7 +22,8 @@ std::string run_once(const world_settings& set, std::uint64_t* harmed = nullptr,
     if (!world.violations().empty()) return world.violations().front();
     const auto times = world.merged_times();
     for (std::size_t p = 0; p < times.size(); ++p)
-        if (times[p] > 1) return "position " + std::to_string(p) + " is in the model " + std::to_string(times[p]) + " times";
+        if (times[p] > 1)
+            return "position " + std::to_string(p) + " is in the model " + std::to_string(times[p]) + " times";
     if (!ended) return "does not end: " + world.where_it_stands();
     const auto books = world.ledger().leases().counts();
     std::uint64_t missing = 0;
@@ -50,7 +51,7 @@ world_settings random_settings(std::uint64_t seed, bool with_harm) {
 }
 
 TEST(site_world, every_random_geometry_ends_with_each_block_in_the_model_once) {
-    const std::uint64_t runs = testing::property_runs(1'000);
+    const std::uint64_t runs = static_cast<std::uint64_t>(darlcore::testing::property_runs(1'000));
     for (std::uint64_t seed = 1; seed <= runs; ++seed) {
         const std::string wrong = run_once(random_settings(seed, false));
         ASSERT_EQ(wrong, "") << "seed " << seed;
@@ -58,7 +59,7 @@ TEST(site_world, every_random_geometry_ends_with_each_block_in_the_model_once) {
 }
 
 TEST(site_world, loss_repetition_kills_and_sleeps_cost_time_but_no_block) {
-    const std::uint64_t runs = testing::property_runs(1'000);
+    const std::uint64_t runs = static_cast<std::uint64_t>(darlcore::testing::property_runs(1'000));
     std::uint64_t harmed = 0;
     std::int64_t simulated_ms = 0;
     for (std::uint64_t seed = 1; seed <= runs; ++seed) {
