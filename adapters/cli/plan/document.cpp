@@ -48,7 +48,8 @@ result<std::string> read_all(const std::string& path) {
     std::string text;
     char buffer[65536];
     std::FILE* in = path == "-" ? stdin : std::fopen(path.c_str(), "rb");
-    if (in == nullptr) return fail(errc::not_found, fmt::format("{}: cannot be read; give a JSON or TOML file, or - for stdin", path));
+    if (in == nullptr)
+        return fail(errc::not_found, fmt::format("{}: cannot be read; give a JSON or TOML file, or - for stdin", path));
     while (const std::size_t n = std::fread(buffer, 1, sizeof buffer, in)) {
         text.append(buffer, n);
         if (text.size() > document_bytes_max) break;
@@ -89,7 +90,8 @@ fields::fields(const json::value& object, std::string where, std::initializer_li
     for (const auto& [key, member] : *members) {
         if (std::find(known.begin(), known.end(), key) != known.end()) continue;
         const std::string near = did_you_mean(key, known);
-        refuse(fmt::format("unknown key '{}'{}", key, near.empty() ? "; remove it" : fmt::format("; did you mean '{}'?", near)),
+        refuse(fmt::format("unknown key '{}'{}", key,
+                           near.empty() ? "; remove it" : fmt::format("; did you mean '{}'?", near)),
                errc::unknown_key);
         return;
     }
@@ -113,8 +115,10 @@ double fields::number(std::string_view key, std::optional<double> fallback) {
     const json::value* v = get(key, !fallback);
     if (v == nullptr) return fallback.value_or(0);
     const auto n = v->as_double();
-    if (!n) refuse(fmt::format("{} must be a number", key));
-    else if (!std::isfinite(*n)) refuse(fmt::format("{} must be finite", key));
+    if (!n)
+        refuse(fmt::format("{} must be a number", key));
+    else if (!std::isfinite(*n))
+        refuse(fmt::format("{} must be finite", key));
     return n.value_or(0);
 }
 
@@ -127,7 +131,8 @@ std::uint64_t fields::count(std::string_view key, std::optional<std::uint64_t> f
     const json::value* v = get(key, !fallback);
     if (v == nullptr) return fallback.value_or(0);
     auto n = v->as_u64();
-    if (!n && v->as_double() && *v->as_double() >= 0 && *v->as_double() < 9e15 && *v->as_double() == std::floor(*v->as_double()))
+    if (!n && v->as_double() && *v->as_double() >= 0 && *v->as_double() < 9e15 &&
+        *v->as_double() == std::floor(*v->as_double()))
         n = static_cast<std::uint64_t>(*v->as_double());
     if (!n) refuse(fmt::format("{} must be a whole number, 0 or more", key));
     return n.value_or(0);

@@ -13,8 +13,8 @@ namespace darl::plan_io {
 
 namespace json = darlcore::json;
 
-/// A TOML document as the JSON value with the same keys. Dates become text; nan and inf stay numbers, so that they can be refused by
-/// name. Errors: errc::parse_error naming file and line.
+/// A TOML document as the JSON value with the same keys. Dates become text; nan and inf stay numbers, so that they can
+/// be refused by name. Errors: errc::parse_error naming file and line.
 darlcore::result<json::value> toml_to_json(std::string_view text, const std::string& name);
 
 /// A file as a document: JSON when its first character is '{', else TOML. "-" is stdin.

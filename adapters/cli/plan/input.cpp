@@ -23,10 +23,14 @@ std::optional<exclusion> row_verdict(fields& f, const std::string& site, const s
     const std::string kind = f.text("class", "accepted");
     const auto age = f.optional_number("age_s");
     if (kind == "no_probe")
-        return exclusion{site, shape, exclusion_code::no_probe, 0.0, "probes of this shape", "run `darl probe run` at the site"};
+        return exclusion{
+            site, shape, exclusion_code::no_probe, 0.0, "probes of this shape", "run `darl probe run` at the site"};
     const auto known = probe_class_from_word(kind);
     if (!known) {
-        f.refuse(fmt::format("class '{}' is unknown; use accepted, no_probe, no_estimate, denied, permanent_limit, temporary_limit or outage", kind));
+        f.refuse(
+            fmt::format("class '{}' is unknown; use accepted, no_probe, no_estimate, denied, permanent_limit, "
+                        "temporary_limit or outage",
+                        kind));
         return std::nullopt;
     }
     if (*known != probe_class::accepted) {
@@ -40,7 +44,11 @@ std::optional<exclusion> row_verdict(fields& f, const std::string& site, const s
         return e;
     }
     if (age && *age > age_max_s)
-        return exclusion{site, shape, exclusion_code::probe_too_old, *age, "age of the reading in s; the limit is 21600",
+        return exclusion{site,
+                         shape,
+                         exclusion_code::probe_too_old,
+                         *age,
+                         "age of the reading in s; the limit is 21600",
                          "run `darl probe run` at the site"};
     return std::nullopt;
 }
@@ -53,7 +61,9 @@ std::optional<double> row_wait(fields& f, const std::string& unit, double streng
     seen.gamma = gamma;
     if (!raw) {
         const double wait = f.number("wait_" + unit);
-        if (!(wait >= 0)) f.refuse(fmt::format("wait_{} must be 0 or more; no wait known is not a wait of 0: use class = \"no_probe\"", unit));
+        if (!(wait >= 0))
+            f.refuse(fmt::format(
+                "wait_{} must be 0 or more; no wait known is not a wait of 0: use class = \"no_probe\"", unit));
         seen.wait_raw_s = wait * scale;
         seen.wait_s = wait * scale;
         return wait;
@@ -79,8 +89,8 @@ std::string named(const std::string& path, std::size_t index, const json::value&
 result<void> read_shape(const json::value& row, const std::string& where, const std::string& site_name, double strength,
                         waterfill_site& site, waterfill_input& into) {
     fields f(row, where,
-             {"name", "gpus", "units_per_h", "wait_h", "wait_raw_h", "gamma", "walltime_h", "startup_h", "jobs", "link_h", "gap_h",
-              "max_links", "class", "age_s", "reason", "flags", "args"});
+             {"name", "gpus", "units_per_h", "wait_h", "wait_raw_h", "gamma", "walltime_h", "startup_h", "jobs",
+              "link_h", "gap_h", "max_links", "class", "age_s", "reason", "flags", "args"});
     waterfill_shape shape;
     shape.name = f.text("name");
     shape.gpus = static_cast<std::uint32_t>(f.count("gpus", 1));
@@ -121,7 +131,8 @@ result<void> read_shape(const json::value& row, const std::string& where, const 
 
 result<waterfill_input> read_waterfill(const json::value& document, double strength) {
     waterfill_input made;
-    fields f(document, "waterfill", {"id", "why", "expect", "reference", "units", "min_units", "reserve_units", "max_gpus", "sites"});
+    fields f(document, "waterfill",
+             {"id", "why", "expect", "reference", "units", "min_units", "reserve_units", "max_gpus", "sites"});
     made.request.units = f.count("units");
     const std::uint64_t min_units = f.count("min_units", 0);
     made.request.reserve_units = f.number("reserve_units", 0);
@@ -149,8 +160,8 @@ result<waterfill_input> read_waterfill(const json::value& document, double stren
 result<calibration> read_calibration(const json::value& object) {
     calibration c;
     fields f(object, "calibration",
-             {"merge_s", "transfer_s", "eval_fixed_s", "eval_windows", "eval_speedup", "join_stall_s", "seq_len", "block_windows",
-              "geometry", "overhead", "regimes", "about"});
+             {"merge_s", "transfer_s", "eval_fixed_s", "eval_windows", "eval_speedup", "join_stall_s", "seq_len",
+              "block_windows", "geometry", "overhead", "regimes", "about"});
     c.merge_s = f.number("merge_s");
     c.eval_windows = f.number("eval_windows", 512);
     c.eval_speedup = f.number("eval_speedup", 3);
@@ -166,14 +177,17 @@ result<calibration> read_calibration(const json::value& object) {
         const json::object* members = v == nullptr ? nullptr : v->as_object();
         if (members == nullptr) return f.refuse(fmt::format("{} must be a table of seconds by site", key));
         for (const auto& [site, s] : *members) {
-            if (!s.as_double() || !(*s.as_double() >= 0)) f.refuse(fmt::format("{}.{} must be a finite number, 0 or more", key, site));
-            else into[site] = *s.as_double();
+            if (!s.as_double() || !(*s.as_double() >= 0))
+                f.refuse(fmt::format("{}.{} must be a finite number, 0 or more", key, site));
+            else
+                into[site] = *s.as_double();
         }
     };
     numbers("transfer_s", c.transfer_s);
     numbers("eval_fixed_s", c.eval_fixed_s);
     const json::value* geometries = f.find("geometry");
-    if (geometries == nullptr || geometries->as_object() == nullptr) f.refuse("geometry must be a table of {seq_per_s, batch} by site@gpus");
+    if (geometries == nullptr || geometries->as_object() == nullptr)
+        f.refuse("geometry must be a table of {seq_per_s, batch} by site@gpus");
     if (f.failure()) return *f.failure();
     for (const auto& [key, g] : *geometries->as_object()) {
         fields row(g, "calibration.geometry." + key, {"seq_per_s", "batch", "source"});
@@ -182,12 +196,17 @@ result<calibration> read_calibration(const json::value& object) {
         if (row.failure()) return *row.failure();
         c.geometries[key] = made;
     }
-    c.regimes = {{"snellius@4", quality::identified}, {"lumi@8+snellius@4", quality::derived_by_subtraction}, {"snellius@1", quality::identified}};
+    c.regimes = {{"snellius@4", quality::identified},
+                 {"lumi@8+snellius@4", quality::derived_by_subtraction},
+                 {"snellius@1", quality::identified}};
     if (const json::value* regimes = f.find("regimes"); regimes != nullptr && regimes->as_object() != nullptr) {
         c.regimes.clear();
         for (const auto& [key, word] : *regimes->as_object()) {
             const auto q = word.as_string() == nullptr ? std::nullopt : quality_from_word(*word.as_string());
-            if (!q) return fail(errc::invalid_argument, fmt::format("calibration.regimes.{}: use identified, derived_by_subtraction or extrapolated", key));
+            if (!q)
+                return fail(
+                    errc::invalid_argument,
+                    fmt::format("calibration.regimes.{}: use identified, derived_by_subtraction or extrapolated", key));
             c.regimes[key] = *q;
         }
     }
@@ -201,18 +220,21 @@ result<void> read_inner_steps(fields& f, campaign_config& c) {
     if (v != nullptr && v->is_array()) {
         h_trace trace;
         for (const auto& h : *v->as_array()) {
-            if (!h.as_u64() || *h.as_u64() == 0 || *h.as_u64() > 1000000) return fail(errc::invalid_argument, "config: inner_steps must list whole numbers, 1 or more");
+            if (!h.as_u64() || *h.as_u64() == 0 || *h.as_u64() > 1000000)
+                return fail(errc::invalid_argument, "config: inner_steps must list whole numbers, 1 or more");
             trace.steps.push_back(static_cast<std::uint32_t>(*h.as_u64()));
         }
         c.inner_steps = trace;
         return {};
     }
     if (v != nullptr && v->is_object()) {
-        fields q(*v, "config.inner_steps", {"h0", "max_h", "warmup", "total_steps", "peak_lr", "decay_ratio", "min_factor"});
+        fields q(*v, "config.inner_steps",
+                 {"h0", "max_h", "warmup", "total_steps", "peak_lr", "decay_ratio", "min_factor"});
         qsr_schedule s;
         s.h0 = static_cast<std::uint32_t>(q.count("h0"));
         s.h_max = static_cast<std::uint32_t>(q.count("max_h"));
-        s.lr = {q.count("warmup"), q.count("total_steps"), q.number("peak_lr"), q.number("decay_ratio"), q.number("min_factor")};
+        s.lr = {q.count("warmup"), q.count("total_steps"), q.number("peak_lr"), q.number("decay_ratio"),
+                q.number("min_factor")};
         if (s.h0 == 0 || s.h_max < s.h0 || s.lr.total_steps == 0 || !(s.lr.decay_ratio >= 0 && s.lr.decay_ratio <= 1))
             q.refuse("needs 1 <= h0 <= max_h, total_steps >= 1 and decay_ratio in [0, 1]");
         if (q.failure()) return *q.failure();
@@ -243,8 +265,9 @@ result<void> read_config(const json::value& object, campaign_config& c) {
 
 result<void> read_option(const json::value& row, std::size_t i, double strength, campaign_input& into) {
     fields f(row, named("options", i, row, "site"),
-             {"site", "shape", "nodes", "gpus", "wait_s", "wait_raw_s", "gamma", "walltime_s", "startup_s", "lanes", "links", "chain",
-              "begin_s", "lead_s", "has_checkpoint", "class", "age_s", "reason", "args", "max_walltime_s"});
+             {"site",           "shape",     "nodes", "gpus",   "wait_s", "wait_raw_s",    "gamma",
+              "walltime_s",     "startup_s", "lanes", "links",  "chain",  "begin_s",       "lead_s",
+              "has_checkpoint", "class",     "age_s", "reason", "args",   "max_walltime_s"});
     plan_option o;
     o.site = f.text("site");
     o.shape = f.text("shape", "");
@@ -266,8 +289,10 @@ result<void> read_option(const json::value& row, std::size_t i, double strength,
     o.lead_s = f.number("lead_s", 0);
     o.has_checkpoint = f.flag("has_checkpoint", false);
     const std::string chain = f.text("chain", "none");
-    if (const auto c = chain_from_word(chain)) o.chain = *c;
-    else f.refuse(fmt::format("chain '{}' is unknown; use none, self or singleton", chain));
+    if (const auto c = chain_from_word(chain))
+        o.chain = *c;
+    else
+        f.refuse(fmt::format("chain '{}' is unknown; use none, self or singleton", chain));
     if (!(o.walltime_s > 0)) f.refuse("walltime_s must be more than 0");
     std::vector<std::string> args;
     if (const json::array* list = f.list("args", false))
@@ -275,11 +300,19 @@ result<void> read_option(const json::value& row, std::size_t i, double strength,
     const auto cap = f.optional_number("max_walltime_s");
     if (f.failure()) return *f.failure();
     if (!verdict && cap && o.walltime_s > *cap)
-        verdict = exclusion{o.site, o.shape, exclusion_code::walltime_above_cap, o.walltime_s,
-                            fmt::format("seconds of walltime; the partition allows {:g}", *cap), "ask for a shorter walltime"};
+        verdict = exclusion{o.site,
+                            o.shape,
+                            exclusion_code::walltime_above_cap,
+                            o.walltime_s,
+                            fmt::format("seconds of walltime; the partition allows {:g}", *cap),
+                            "ask for a shorter walltime"};
     if (!verdict && o.walltime_s <= o.startup_s)
-        verdict = exclusion{o.site, o.shape, exclusion_code::walltime_le_startup_plus_reserve, o.startup_s,
-                            "seconds of startup, which leave nothing of the walltime", "ask for a longer walltime"};
+        verdict = exclusion{o.site,
+                            o.shape,
+                            exclusion_code::walltime_le_startup_plus_reserve,
+                            o.startup_s,
+                            "seconds of startup, which leave nothing of the walltime",
+                            "ask for a longer walltime"};
     into.readings.push_back(seen);
     if (verdict) {
         into.excluded.push_back(*verdict);
@@ -292,11 +325,12 @@ result<void> read_option(const json::value& row, std::size_t i, double strength,
 
 }  // namespace
 
-result<campaign_input> read_campaign(const json::value& document, const json::value* calibration_document, double strength) {
+result<campaign_input> read_campaign(const json::value& document, const json::value* calibration_document,
+                                     double strength) {
     campaign_input made;
     fields f(document, "campaign",
-             {"id", "why", "about", "expect_reference", "expect_strict", "blocks_unassigned", "balance", "config", "options",
-              "calibration"});
+             {"id", "why", "about", "expect_reference", "expect_strict", "blocks_unassigned", "balance", "config",
+              "options", "calibration"});
     made.config.blocks_unassigned = f.number("blocks_unassigned");
     if (made.config.blocks_unassigned < 0) f.refuse("blocks_unassigned must be 0 or more");
     made.config.balance = f.flag("balance", false);
@@ -322,7 +356,8 @@ result<campaign_input> read_campaign(const json::value& document, const json::va
             continue;
         }
         made.excluded.push_back({o->site, o->shape, exclusion_code::no_rate, static_cast<double>(o->gpus),
-                                 "GPUs; " + cost.error().context, "add the figures of a finished run to the calibration"});
+                                 "GPUs; " + cost.error().context,
+                                 "add the figures of a finished run to the calibration"});
         made.args.erase(made.args.begin() + (o - made.options.begin()));
         o = made.options.erase(o);
     }

@@ -41,14 +41,16 @@ struct campaign_input {
     bool several_per_site = false;  // then the planner chooses
 };
 
-/// Reads a waterfill case: units, min_units, reserve_units, sites with shapes. A shape with `class` other than accepted, or older than
-/// six hours by `age_s`, is excluded with its number; a shape without class needs a wait. `wait_raw_h` with `gamma` is discounted here.
-/// Errors: errc::invalid_argument, errc::unknown_key: each names the row and the fix.
+/// Reads a waterfill case: units, min_units, reserve_units, sites with shapes. A shape with `class` other than
+/// accepted, or older than six hours by `age_s`, is excluded with its number; a shape without class needs a wait.
+/// `wait_raw_h` with `gamma` is discounted here. Errors: errc::invalid_argument, errc::unknown_key: each names the row
+/// and the fix.
 darlcore::result<waterfill_input> read_waterfill(const json::value& document, double strength = 0.5);
 
 /// Reads a simulate case with its calibration (inside it, or apart).
 /// Errors: as read_waterfill.
-darlcore::result<campaign_input> read_campaign(const json::value& document, const json::value* calibration, double strength = 0.5);
+darlcore::result<campaign_input> read_campaign(const json::value& document, const json::value* calibration,
+                                               double strength = 0.5);
 
 /// Reads a calibration object. Regimes that it does not name are those that the paper measured.
 darlcore::result<darlcore::plan::calibration> read_calibration(const json::value& object);
