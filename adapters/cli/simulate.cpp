@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// `darl simulate`: a real server and real site processes over loopback HTTP, with kills, then an audit of what was trained.
+// `darl simulate`: a real server and real site processes over loopback HTTP, with kills, then an audit of what was
+// trained.
 #include <chrono>
 #include <csignal>
 #include <cstdint>
@@ -59,7 +60,8 @@ struct site_slot {
 /// One run: starts everything, does the harm, waits for the end, reads the evidence.
 class simulation {
 public:
-    simulation(const simulate_options& o, std::string dir) : options_(o), dir_(std::move(dir)), chance_(static_cast<std::uint64_t>(o.seed)) {}
+    simulation(const simulate_options& o, std::string dir)
+        : options_(o), dir_(std::move(dir)), chance_(static_cast<std::uint64_t>(o.seed)) {}
 
     result<audit_report> run() {
         if (auto started = start_server(true); !started) return started.error();
@@ -80,14 +82,17 @@ public:
 private:
     result<void> start_server(bool first) {
         child_process::options o;
-        o.argv = {own_program(), "serve", "--state-dir", dir_ + "/state", "--listen", fmt::format("127.0.0.1:{}", port_)};
+        o.argv = {own_program(),   "serve",    "--state-dir",
+                  dir_ + "/state", "--listen", fmt::format("127.0.0.1:{}", port_)};
         if (first)
-            for (const std::string& a : {std::string("--num-samples"), std::to_string(options_.blocks * options_.block_size), std::string("--block-size"),
-                                         std::to_string(options_.block_size), std::string("--seed"), std::to_string(options_.seed),
-                                         std::string("--commit-policy"), options_.commit_policy, std::string("--merge"), std::string("sum"),
-                                         fmt::format("--lease.min_ttl_s={}", options_.min_ttl_s), fmt::format("--lease.default_ttl_s={}", options_.ttl_s),
-                                         std::string("--round.live_window_s=4"), std::string("--round.keepalive_s=0.5"),
-                                         std::string("--round.round_limit_s=60"), std::string("--train.inner_steps=1")})
+            for (const std::string& a :
+                 {std::string("--num-samples"), std::to_string(options_.blocks * options_.block_size),
+                  std::string("--block-size"), std::to_string(options_.block_size), std::string("--seed"),
+                  std::to_string(options_.seed), std::string("--commit-policy"), options_.commit_policy,
+                  std::string("--merge"), std::string("sum"), fmt::format("--lease.min_ttl_s={}", options_.min_ttl_s),
+                  fmt::format("--lease.default_ttl_s={}", options_.ttl_s), std::string("--round.live_window_s=4"),
+                  std::string("--round.keepalive_s=0.5"), std::string("--round.round_limit_s=60"),
+                  std::string("--train.inner_steps=1")})
                 o.argv.push_back(a);
         o.read_stdout = true;
         o.stderr_file = dir_ + "/server.log";
@@ -106,9 +111,22 @@ private:
 
     result<void> start_site(site_slot& slot) {
         child_process::options o;
-        o.argv = {own_program(), "simulate-site", "--server", url_, "--site", slot.name, "--dir", fmt::format("{}/{}", dir_, slot.name),
-                  "--num-samples", std::to_string(options_.blocks * options_.block_size), "--block-size", std::to_string(options_.block_size),
-                  "--seed", std::to_string(options_.seed), "--seconds-per-window", fmt::format("{}", slot.seconds_per_window)};
+        o.argv = {own_program(),
+                  "simulate-site",
+                  "--server",
+                  url_,
+                  "--site",
+                  slot.name,
+                  "--dir",
+                  fmt::format("{}/{}", dir_, slot.name),
+                  "--num-samples",
+                  std::to_string(options_.blocks * options_.block_size),
+                  "--block-size",
+                  std::to_string(options_.block_size),
+                  "--seed",
+                  std::to_string(options_.seed),
+                  "--seconds-per-window",
+                  fmt::format("{}", slot.seconds_per_window)};
         if (slot.starts > 0) o.argv.push_back("--take-over");
         o.stderr_file = fmt::format("{}/{}.log", dir_, slot.name);
         auto child = child_process::start(o);
@@ -149,7 +167,8 @@ private:
             if (all_ended()) return {};
             ::poll(nullptr, 0, 50);
         }
-        return fail(errc::timeout, fmt::format("the run did not end within {} s; see the logs in {}", options_.seconds_max, dir_));
+        return fail(errc::timeout,
+                    fmt::format("the run did not end within {} s; see the logs in {}", options_.seconds_max, dir_));
     }
 
     bool due(std::uint64_t done, std::uint64_t planned) const {
@@ -167,8 +186,10 @@ private:
             site_slot& slot = sites_[chance_() % sites_.size()];
             if (slot.process && slot.process->running()) {
                 slot.process->kill();
-                if (sites_.size() > 1) restart_.push_back(&slot);
-                else return start_site(slot);
+                if (sites_.size() > 1)
+                    restart_.push_back(&slot);
+                else
+                    return start_site(slot);
             }
         }
         if (due(paused_, options_.pause)) {
