@@ -238,7 +238,8 @@ TEST(ModelFaults, AFullDiskOrAnErrorAtAnyCallOfAMergeKeepsOneWholeGeneration) {
                 for (const loss mode : {loss::dropped, loss::kept, loss::random_512}) {
                     disk after(on.image().after_power_cut(mode, n));
                     ASSERT_EQ(judge(after, as_generation(made.told), as_generation(made.under_way)), "")
-                        << "call " << n << " " << word(mode) << " kind " << static_cast<int>(kind) << " told " << made.told;
+                        << "call " << n << " " << word(mode) << " kind " << static_cast<int>(kind) << " told "
+                        << made.told;
                 }
             }
 }
