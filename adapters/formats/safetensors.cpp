@@ -156,14 +156,14 @@ safetensors_writer::safetensors_writer(safetensors_writer&& other) noexcept
       header_(std::move(other.header_)),
       fd_(std::exchange(other.fd_, -1)),
       data_bytes_(other.data_bytes_),
-      written_bytes_(other.written_bytes_) {}
+      written_bytes_(other.written_bytes_.load()) {}
 
 safetensors_writer& safetensors_writer::operator=(safetensors_writer&& other) noexcept {
     std::swap(path_, other.path_);
     std::swap(header_, other.header_);
     std::swap(fd_, other.fd_);
     std::swap(data_bytes_, other.data_bytes_);
-    std::swap(written_bytes_, other.written_bytes_);
+    other.written_bytes_ = written_bytes_.exchange(other.written_bytes_.load());
     return *this;
 }
 
@@ -183,10 +183,25 @@ result<void> safetensors_writer::write(std::span<const std::byte> bytes) {
     return {};
 }
 
+result<void> safetensors_writer::write_at(std::uint64_t offset_bytes, std::span<const std::byte> bytes) {
+    DARLCORE_ASSERT(fd_ >= 0 && offset_bytes <= data_bytes_ && bytes.size() <= data_bytes_ - offset_bytes);
+    written_bytes_ += bytes.size();
+    std::uint64_t offset = header_.size() + offset_bytes;
+    while (!bytes.empty()) {
+        const ssize_t put =
+            ::pwrite(fd_, bytes.data(), std::min<std::size_t>(bytes.size(), 1U << 30U), static_cast<off_t>(offset));
+        if (put < 0 && errno == EINTR) continue;
+        if (put < 0) return system_error(path_, "cannot write at byte " + std::to_string(offset));
+        offset += static_cast<std::uint64_t>(put);
+        bytes = bytes.subspan(static_cast<std::size_t>(put));
+    }
+    return {};
+}
+
 result<void> safetensors_writer::finish() {
     DARLCORE_ASSERT(fd_ >= 0);
     if (written_bytes_ != data_bytes_) {
-        const auto missing = data_bytes_ - written_bytes_;
+        const std::uint64_t missing = data_bytes_ - written_bytes_;
         drop();
         return fail(errc::truncated,
                     path_ + ": " + std::to_string(missing) + " bytes of its tensors were never written");

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <map>
@@ -118,6 +119,11 @@ public:
     /// Errors: errc::io_error, errc::no_space. Preconditions (asserted): not more than data_bytes() in all.
     [[nodiscard]] result<void> write(std::span<const std::byte> bytes);
 
+    /// Puts data at an offset (counted as in safetensors_entry) instead of behind what was written so far.
+    /// Errors: as `write`. Preconditions (asserted): inside the data; no byte is written twice.
+    /// Thread-safety: may be called from several threads at once, but not beside `write`.
+    [[nodiscard]] result<void> write_at(std::uint64_t offset_bytes, std::span<const std::byte> bytes);
+
     /// Makes the file durable and closes it.
     /// Errors: errc::truncated when data is missing; errc::io_error.
     [[nodiscard]] result<void> finish();
@@ -129,7 +135,7 @@ private:
     std::string header_;
     int fd_ = -1;
     std::uint64_t data_bytes_ = 0;
-    std::uint64_t written_bytes_ = 0;
+    std::atomic<std::uint64_t> written_bytes_{0};
 };
 
 /// A staging name beside `path`, so that the later rename stays inside one file system. Differs per process and call.

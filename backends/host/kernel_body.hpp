@@ -393,6 +393,14 @@ void subtract(const void* a, dtype a_type, const void* b, dtype b_type, float* o
     });
 }
 
+void dot(const float* a, const float* b, std::size_t n, double* lanes) {
+    std::size_t i = 0;
+    for (; i + sum_lanes <= n; i += sum_lanes)
+        for (std::size_t lane = 0; lane < sum_lanes; ++lane)
+            lanes[lane] += static_cast<double>(a[i + lane]) * static_cast<double>(b[i + lane]);
+    for (std::size_t lane = 0; i < n; ++i, ++lane) lanes[lane] += static_cast<double>(a[i]) * static_cast<double>(b[i]);
+}
+
 #undef DARLCORE_INLINE
 
 }  // namespace
@@ -402,7 +410,7 @@ void subtract(const void* a, dtype a_type, const void* b, dtype b_type, float* o
 
 const kernel_table& DARLCORE_KERNELS() {
     static constexpr kernel_table table{
-        DARLCORE_TEXT(DARLCORE_KERNELS), &accumulate, &finish, &scan, &convert, &axpy, &subtract};
+        DARLCORE_TEXT(DARLCORE_KERNELS), &accumulate, &finish, &scan, &convert, &axpy, &subtract, &dot};
     return table;
 }
 

@@ -40,6 +40,8 @@ struct kernel_table {
     void (*axpy)(float a, const void* x, dtype type, const float* y, float* out, std::size_t n);
     /// out = a - b
     void (*subtract)(const void* a, dtype a_type, const void* b, dtype b_type, float* out, std::size_t n);
+    /// Adds products to 16 lanes; the first element belongs to lane 0.
+    void (*dot)(const float* a, const float* b, std::size_t n, double* lanes);
 };
 
 const kernel_table& baseline_kernels();
