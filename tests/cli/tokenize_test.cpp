@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <filesystem>
+
+#include <gtest/gtest.h>
+
+#include "adapters/formats/json.hpp"
+#include "tests/cli/run_darl.hpp"
+#include "tests/formats/temp_folder.hpp"
+
+namespace {
+
+using namespace darlcore;
+using darl::testing::run_darl;
+using darlcore::testing::file_text;
+using darlcore::testing::temp_folder;
+using darlcore::testing::write_text;
+
+TEST(darl_tokenize, writes_a_corpus_and_reports_it) {
+    const temp_folder temp;
+    write_text(temp.file("a.txt"), "hello world");
+    const auto seen = run_darl({"tokenize", "--json", "--input", temp.file("a.txt"), "--tokenizer", "bytes", "--out",
+                                temp.file("c"), "--seq-len", "4"});
+    ASSERT_EQ(seen.status, 0) << seen.err;
+    const auto report = json::parse(seen.out).value();
+    const auto manifest = json::parse(file_text(temp.file("c/manifest.json"))).value();
+    EXPECT_EQ(report.at("windows").as_u64(), 2U);
+    EXPECT_EQ(report.at("dropped_ids").as_u64(), 3U);
+    EXPECT_EQ(report.at("digest"), manifest.at("corpus"));
+    EXPECT_EQ(report.at("corpus_content"), manifest.at("corpus_content"));
+    EXPECT_EQ(std::filesystem::file_size(temp.file("c/tokens-00000.bin")), 20U);
+}
+
+TEST(darl_tokenize, bad_calls_are_named_exit_with_2_and_leave_nothing) {
+    const temp_folder temp;
+    write_text(temp.file("a.txt"), "hello world");
+    struct bad_call {
+        std::vector<std::string> arguments;
+        const char* named;
+    };
+    const std::string in = temp.file("a.txt");
+    const std::string out = temp.file("c");
+    for (const auto& [arguments, named] : std::vector<bad_call>{
+             {{"--input", temp.file("none"), "--tokenizer", "bytes", "--out", out, "--seq-len", "4"}, "none"},
+             {{"--input", in, "--tokenizer", temp.file("none.json"), "--out", out, "--seq-len", "4"}, "none.json"},
+             {{"--input", in, "--tokenizer", "bytes", "--out", temp.path(), "--seq-len", "4"}, "not an empty folder"},
+             {{"--input", in, "--tokenizer", "bytes", "--out", out, "--seq-len", "0"}, "seq_len"},
+             {{"--input", in, "--tokenizer", "bytes", "--out", out, "--seq-len", "x"}, "--seq-len"},
+             {{"--input", in, "--tokenizer", "bytes", "--out", out, "--seq-len", "400"}, "less than one window"},
+             {{"--input", in, "--tokenizer", "bytes", "--out", out, "--seq-len", "4", "--format", "csv"}, "--format"},
+             {{"--input", in, "--tokenizer", "bytes", "--out", out, "--seq-len", "4", "--format", "jsonl"}, "a.txt:1"},
+             {{"--input", in, "--tokenizer", "bytes", "--seq-len", "4"}, "--out"}}) {
+        auto call = arguments;
+        call.insert(call.begin(), "tokenize");
+        const auto seen = run_darl(call);
+        EXPECT_EQ(seen.status, 2) << named << ": " << seen.err;
+        EXPECT_NE(seen.err.find(named), std::string::npos) << named << ": " << seen.err;
+        EXPECT_EQ(seen.out, "");
+        EXPECT_EQ(std::distance(std::filesystem::directory_iterator(temp.path()), {}), 1) << named;
+    }
+}
+
+TEST(darl_tokenize, has_a_text_form) {
+    const temp_folder temp;
+    write_text(temp.file("a.jsonl"), "{\"text\":\"hello world\"}\n");
+    const auto seen = run_darl({"tokenize", "--input", temp.file("a.jsonl"), "--tokenizer", "bytes", "--out",
+                                temp.file("c"), "--seq-len", "4"});
+    EXPECT_EQ(seen.status, 0) << seen.err;
+    EXPECT_EQ(seen.out.rfind("2 windows of 5 ids from 1 documents in 1 shard(s); 3 ids", 0), 0U) << seen.out;
+}
+
+}  // namespace
