@@ -1,0 +1,153 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <map>
+#include <utility>
+
+#include "backends/storage/inspect.hpp"
+#include "backends/storage/journal_writer.hpp"
+#include "backends/storage/snapshot_store.hpp"
+
+namespace darlcore::storage {
+namespace {
+
+struct kept_record {
+    salvage_report::lost_record place;
+    record fields;
+    std::string payload;
+};
+
+class salvager {
+public:
+    salvager(file_system& fs, const std::string& from, const std::string& to, const replay_target& check)
+        : fs_(fs), from_(from), to_(to), check_(check) {}
+
+    result<salvage_report> run() {
+        if (fs_.list(to_)) return fail(errc::already_exists, to_ + " exists; salvage writes a new directory");
+        auto seen = inspect(fs_, from_, [this](const record_place& place) { collect(place); });
+        if (!seen) return seen.error();
+        if (!seen->identity) return fail(errc::corrupt, from_ + ": neither a segment nor a snapshot can be read");
+        if (const auto chosen = choose_base(*seen); !chosen) return chosen.error();
+        replay();
+        if (report_.kept_through == 0) return fail(errc::corrupt, from_ + ": not even the first record can be kept");
+        list_lost(*seen);
+        report_.findings = std::move(seen->findings);
+        if (const auto written = write(*seen); !written) return written.error();
+        return std::move(report_);
+    }
+
+private:
+    void collect(const record_place& place) {
+        kept_record kept{{place.file, place.offset, place.record.sequence, place.record.type},
+                         place.record,
+                         std::string(place.record.payload)};
+        records_.emplace(place.record.sequence, std::move(kept));
+    }
+
+    [[nodiscard]] std::uint64_t run_end(std::uint64_t sequence) const {
+        while (records_.contains(sequence + 1)) ++sequence;
+        return sequence;
+    }
+
+    // The newest snapshot that the longest run continues; none when the records from the first one reach as far.
+    result<void> choose_base(const inspection& seen) {
+        std::uint64_t best_end = run_end(0);
+        const snapshot_summary* best = nullptr;
+        for (const auto& snapshot : seen.snapshots) {
+            if (!snapshot.good || run_end(snapshot.sequence) < best_end) continue;
+            best = &snapshot;
+            best_end = run_end(snapshot.sequence);
+        }
+        if (best == nullptr) return {};
+        auto bytes = read_file(fs_, best->file);
+        if (!bytes) return bytes.error();
+        const auto decoded = decode_snapshot(*bytes);
+        if (!decoded) return decoded.error();
+        if (const auto loaded = check_.load_snapshot(decoded->info, decoded->payload); !loaded)
+            return fail(errc::corrupt, best->file + ": " + to_text(loaded.error()));
+        report_.snapshot_sequence = best->sequence;
+        position_ = {decoded->info.sequence, decoded->info.batch, decoded->info.ledger_ms};
+        snapshot_bytes_ = std::move(*bytes);
+        return {};
+    }
+
+    // Records are kept as long as the ledger can follow them.
+    void replay() {
+        for (;;) {
+            const auto next = records_.find(position_.sequence + 1);
+            if (next == records_.end()) break;
+            record r = next->second.fields;
+            r.payload = next->second.payload;
+            if (r.ledger_ms < position_.ledger_ms || !check_.replay(r)) break;
+            position_ = {r.sequence, r.batch, r.ledger_ms};
+            ++report_.records_kept;
+        }
+        report_.kept_through = position_.sequence;
+    }
+
+    void list_lost(const inspection& seen) {
+        std::uint64_t expected = position_.sequence + 1;
+        const auto gap_until = [&](std::uint64_t sequence) {
+            if (sequence > expected) report_.unreadable.push_back({expected, sequence - 1});
+            expected = sequence + 1;
+        };
+        for (auto lost = records_.upper_bound(position_.sequence); lost != records_.end(); ++lost) {
+            gap_until(lost->first);
+            report_.lost.push_back(lost->second.place);
+        }
+        if (seen.acked_sequence) gap_until(*seen.acked_sequence + 1);
+    }
+
+    result<void> write(const inspection& seen) {
+        if (const auto made = ensure_directory(fs_, to_); !made) return made;
+        const std::string journal = join(to_, "journal");
+        if (const auto made = ensure_directory(fs_, journal); !made) return made;
+        if (!snapshot_bytes_.empty()) {
+            const auto path = join(journal, snapshot_name(report_.snapshot_sequence));
+            if (const auto written = replace_file(fs_, path, snapshot_bytes_); !written) return written;
+        }
+        // the next start must stand above every term that was ever served
+        std::uint32_t term = seen.term.value_or(0);
+        for (const auto& segment : seen.segments) term = std::max(term, segment.term);
+        for (const auto& snapshot : seen.snapshots) term = std::max(term, snapshot.term);
+        const std::uint64_t first = report_.snapshot_sequence + 1;
+        const std::string segment = segment_text({*seen.identity, first, term, salt_of(seen)}, first);
+        if (const auto written = replace_file(fs_, join(journal, segment_name(first)), segment); !written)
+            return written;
+        const acked_mark mark{report_.kept_through, term};
+        if (const auto written = replace_file(fs_, join(journal, "acked"), encode(mark)); !written) return written;
+        return replace_file(fs_, join(to_, "term"), encode_term(term));
+    }
+
+    [[nodiscard]] std::string segment_text(const segment_header& header, std::uint64_t first) const {
+        std::string bytes = encode(header);
+        for (auto kept = records_.find(first); kept != records_.end() && kept->first <= report_.kept_through; ++kept) {
+            record r = kept->second.fields;
+            r.payload = kept->second.payload;
+            append_record(bytes, r, header.salt);
+        }
+        return bytes;
+    }
+
+    // Any number that differs from those of the old segments' usual ones; the bytes are all ours.
+    [[nodiscard]] static std::uint32_t salt_of(const inspection& seen) {
+        return 0x5a17a6edU ^ static_cast<std::uint32_t>(seen.last_sequence);
+    }
+
+    file_system& fs_;
+    const std::string& from_;
+    const std::string& to_;
+    const replay_target& check_;
+    std::map<std::uint64_t, kept_record> records_;
+    journal_position position_;
+    std::string snapshot_bytes_;
+    salvage_report report_;
+};
+
+}  // namespace
+
+result<salvage_report> salvage(file_system& fs, const std::string& from, const std::string& to,
+                               const replay_target& check) {
+    return salvager(fs, from, to, check).run();
+}
+
+}  // namespace darlcore::storage
