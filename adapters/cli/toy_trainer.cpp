@@ -8,7 +8,6 @@
 
 #include <fmt/format.h>
 
-#include "adapters/formats/json.hpp"
 #include "adapters/formats/safetensors.hpp"
 #include "backends/storage/posix.hpp"
 #include "backends/storage/sha256.hpp"
@@ -37,9 +36,7 @@ result<std::unique_ptr<toy_trainer>> toy_trainer::make(options o) {
     std::filesystem::create_directories(o.work_dir, failed);
     if (failed) return fail(errc::io_error, fmt::format("{}: {}", o.work_dir, failed.message()));
     std::unique_ptr<toy_trainer> made(new toy_trainer(std::move(o), *std::move(space)));
-    made->record_.open(made->options_.record_path, std::ios::app);
-    if (!made->record_) return fail(errc::io_error, fmt::format("{}: cannot be written", made->options_.record_path));
-    made->write_record(R"({"kind":"started"})");
+    if (auto opened = made->record_.open(made->options_.record_path); !opened) return opened.error();
     return made;
 }
 
@@ -132,13 +129,7 @@ void toy_trainer::train(const site::action::train_group& group) {
         begun_ms_ = now_ms();
         delta_.assign(options_.space.num_samples, 0.0F);
     }
-    json::value spans{json::array{}};
-    for (const auto& s : group.spans) spans.push_back(json::value(json::array{s.start.count, s.end.count}));
-    write_record(json::dump(json::make_object({{"kind", "read"},
-                                               {"phase", phase_},
-                                               {"group", group.group},
-                                               {"epoch", group.epoch.count},
-                                               {"spans", spans}})));
+    record_.read(phase_, group);
     const auto map = space_.map(group.epoch);
     if (!map) return report_(site::event::phase_failed{round::decline_reason::local_error, map.error().context});
     for (const auto& s : group.spans) {
@@ -163,8 +154,7 @@ void toy_trainer::finish_phase() {
     const auto sha = write_table(path, delta_, true);
     if (!sha) return report_(site::event::phase_failed{round::decline_reason::local_error, sha.error().context});
     std::filesystem::rename(path, contribution_file(*sha));
-    write_record(json::dump(json::make_object(
-        {{"kind", "contribution"}, {"phase", phase_}, {"groups", groups_}, {"id", id}, {"sha256", *sha}})));
+    record_.contribution(phase_, groups_, id, *sha);
     site::phase_done done;
     done.groups = groups_;
     done.id = contribution_id{id};
@@ -184,15 +174,7 @@ std::string toy_trainer::contribution_file(const std::string& sha256) {
     return options_.work_dir + "/delta-" + sha256 + ".safetensors";
 }
 
-void toy_trainer::settle(const site::action::settle& outcome) {
-    write_record(
-        json::dump(json::make_object({{"kind", "settled"}, {"id", outcome.id.text}, {"merged", outcome.merged}})));
-}
-
-void toy_trainer::write_record(const std::string& line) {
-    const std::lock_guard lock(record_mutex_);
-    record_ << line << '\n' << std::flush;
-}
+void toy_trainer::settle(const site::action::settle& outcome) { record_.settled(outcome); }
 
 result<std::string> toy_trainer::write_table(const std::string& path, const std::vector<float>& table,
                                              bool with_claim) {

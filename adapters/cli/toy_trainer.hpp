@@ -5,7 +5,6 @@
 #include <condition_variable>
 #include <cstdint>
 #include <deque>
-#include <fstream>
 #include <functional>
 #include <mutex>
 #include <optional>
@@ -14,19 +13,15 @@
 #include <variant>
 #include <vector>
 
+#include "adapters/cli/run_record.hpp"
 #include "backends/curl/site_driver.hpp"
 #include "darlcore/block_space.hpp"
 
 namespace darl {
 
 /// A trainer whose model is a table with one counter per window: a phase adds 1 to the counter of every window it
-/// trained. Merged by a plain sum, the global model itself then proves what was trained how often. Its record (one JSON
-/// object per line, appended and flushed at the moment of the read) is what the audit reads:
-///   {"kind":"started"}                                                       a process began; phases are numbered anew
-///   {"kind":"read","phase":p,"group":g,"epoch":e,"spans":[[s,e],...]}          positions, written before they are used
-///   {"kind":"contribution","phase":p,"groups":n,"id":...,"sha256":...}           the phase is finished; groups 0..n-1
-///   are in it
-///   {"kind":"settled","id":...,"merged":true|false}
+/// trained. Merged by a plain sum, the global model itself then proves what was trained how often. What it reads it
+/// notes first, in a run_record.
 class toy_trainer : public darlcore::client::site_trainer {
 public:
     struct options {
@@ -66,15 +61,13 @@ private:
     void serve();
     void train(const darlcore::site::action::train_group& group);
     void finish_phase();
-    void write_record(const std::string& line);
     darlcore::result<std::string> write_table(const std::string& path, const std::vector<float>& table,
                                               bool with_claim);
 
     options options_;
     darlcore::block_space space_;
     std::function<void(darlcore::site::event_t)> report_;
-    std::ofstream record_;
-    std::mutex record_mutex_;
+    run_record record_;
     std::thread thread_;
     std::mutex mutex_;
     std::condition_variable ready_;
