@@ -30,6 +30,8 @@ int exit_code_of(const darlcore::error& failure) {
         case errc::already_exists:
         case errc::not_found:
         case errc::bad_request:
+        case errc::token:
+        case errc::wrong_scope:
         case errc::digest_mismatch:
         case errc::corpus_mismatch:
             return exit_usage;

@@ -55,6 +55,7 @@ struct run_config {
     double round_limit_s = 7200;
     bool budget = true;
     std::int64_t max_epochs = 1;
+    std::int64_t keep_generations = 2;
     // [lease]
     std::string commit_policy = "on_merge";
     double min_ttl_s = 30;
