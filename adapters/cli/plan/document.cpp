@@ -7,7 +7,6 @@
 #include <sstream>
 
 #include <fmt/format.h>
-#define TOML_EXCEPTIONS 0
 #include <toml++/toml.h>
 
 #include "adapters/cli/did_you_mean.hpp"
@@ -62,11 +61,11 @@ result<std::string> read_all(const std::string& path) {
 }  // namespace
 
 result<json::value> toml_to_json(std::string_view text, const std::string& name) {
-    const toml::parse_result parsed = toml::parse(text, name);
-    if (!parsed)
-        return fail(errc::parse_error, fmt::format("{}, line {}: {}", name, parsed.error().source().begin.line,
-                                                   parsed.error().description()));
-    return converted(parsed.table());
+    try {
+        return converted(toml::parse(text, name));
+    } catch (const toml::parse_error& e) {
+        return fail(errc::parse_error, fmt::format("{}, line {}: {}", name, e.source().begin.line, e.description()));
+    }
 }
 
 result<json::value> read_document(const std::string& path) {

@@ -59,6 +59,7 @@ std::optional<double> row_wait(fields& f, const std::string& unit, double streng
     const auto gamma = f.optional_number("gamma");
     const auto raw = f.optional_number("wait_raw_" + unit);
     seen.gamma = gamma;
+    if (gamma && !(*gamma >= 0 && *gamma <= 1)) f.refuse("gamma must lie between 0 and 1");
     if (!raw) {
         const double wait = f.number("wait_" + unit);
         if (!(wait >= 0))
