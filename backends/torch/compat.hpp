@@ -8,12 +8,7 @@
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
 #include <torch/csrc/autograd/custom_function.h>
-
-#if __has_include(<torch/version.h>)
 #include <torch/version.h>
-#else
-#include <torch/csrc/api/include/torch/version.h>
-#endif
 
 #include <cstdint>
 

@@ -127,26 +127,6 @@ result<std::vector<std::int64_t>> language_model::sample(std::vector<std::int64_
     return made;
 }
 
-result<written_file> export_initial(const std::string& folder, const model_config& config, std::int64_t seed) {
-    if (auto ok = validate(config); !ok) return ok.error();
-    const std::vector<parameter_spec> specs = parameter_specs(config);
-    // One tensor at a time; the source is asked front to back.
-    std::size_t next = 0;
-    std::vector<float> current;
-    std::size_t used = 0;
-    const auto source = [&](std::uint64_t, std::span<float> out) {
-        for (float& x : out) {
-            while (used == current.size()) {
-                current.resize(static_cast<std::size_t>(specs[next].elements()));
-                initialise(specs[next++], seed, current);
-                used = 0;
-            }
-            x = current[used++];
-        }
-    };
-    return write_model_folder(folder, config, source);
-}
-
 std::string libtorch_version() { return std::string("libtorch ") + torch_compat::version_text; }
 
 }  // namespace darlcore::models

@@ -53,9 +53,6 @@ private:
     std::unique_ptr<state> state_;
 };
 
-/// Writes the initial weights of `config` for a seed as a model folder, without holding the model in memory.
-result<written_file> export_initial(const std::string& folder, const model_config& config, std::int64_t seed);
-
 /// Version and build of the libtorch in use, for `darl doctor`: "libtorch 1.13.0".
 std::string libtorch_version();
 

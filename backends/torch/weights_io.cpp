@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "backends/torch/weights_io.hpp"
 
-#include <openssl/evp.h>
-
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
@@ -10,7 +8,10 @@
 #include <set>
 
 #include "adapters/formats/json.hpp"
+#include "adapters/formats/posix_file.hpp"
+#include "adapters/formats/sha256_stream.hpp"
 #include "backends/torch/bf16.hpp"
+#include "backends/torch/init.hpp"
 #include "darlcore/digest.hpp"
 
 namespace darlcore::models {
@@ -21,24 +22,6 @@ using formats::safetensors_reader;
 using specs = std::vector<parameter_spec>;
 
 constexpr std::uint64_t buffer_elements = std::uint64_t{1} << 20U;
-
-// The library's SHA-256 uses the processor's instructions; ours is for constant expressions and small texts.
-class file_digest {
-public:
-    file_digest() : context_(EVP_MD_CTX_new()) { EVP_DigestInit_ex(context_.get(), EVP_sha256(), nullptr); }
-    void update(const void* data, std::size_t bytes) { EVP_DigestUpdate(context_.get(), data, bytes); }
-    std::string finish() {
-        std::array<std::uint8_t, 32> out{};
-        EVP_DigestFinal_ex(context_.get(), out.data(), nullptr);
-        return to_hex(out);
-    }
-
-private:
-    struct free_context {
-        void operator()(EVP_MD_CTX* c) const { EVP_MD_CTX_free(c); }
-    };
-    std::unique_ptr<EVP_MD_CTX, free_context> context_;
-};
 
 std::uint64_t total_elements(const specs& all) {
     std::uint64_t n = 0;
@@ -76,8 +59,8 @@ result<void> check_entry(const std::string& file, const formats::safetensors_ent
                                            ", the model needs " + text(wanted));
 }
 
-result<void> stream_values(formats::safetensors_writer& writer, file_digest& digest, dtype type, std::uint64_t first,
-                           std::uint64_t end, const flat_source& source) {
+result<void> stream_values(formats::safetensors_writer& writer, formats::sha256_stream& digest, dtype type,
+                           std::uint64_t first, std::uint64_t end, const flat_source& source) {
     std::vector<float> values(std::min(buffer_elements, end - first));
     std::vector<std::uint16_t> narrow(type == dtype::bf16 ? values.size() : 0);
     for (; first < end; first += values.size()) {
@@ -89,7 +72,7 @@ result<void> stream_values(formats::safetensors_writer& writer, file_digest& dig
             for (std::size_t i = 0; i < n; ++i) narrow[i] = to_bf16(part[i]);
             bytes = std::as_bytes(std::span<const std::uint16_t>(narrow.data(), n));
         }
-        digest.update(bytes.data(), bytes.size());
+        digest.update(bytes);
         if (auto ok = writer.write(bytes); !ok) return ok;
     }
     return {};
@@ -102,15 +85,15 @@ result<written_file> write_range(const std::string& path, std::span<const parame
     const specs range(part.begin(), part.end());
     auto writer = formats::safetensors_writer::create(formats::staging_name(path), file_specs(range, type), metadata);
     if (!writer) return writer.error();
-    file_digest digest;
-    digest.update(writer->header_text().data(), writer->header_text().size());
+    formats::sha256_stream digest;
+    digest.update(std::as_bytes(std::span<const char>(writer->header_text())));
     if (auto ok = stream_values(*writer, digest, type, first, first + total_elements(range), source); !ok)
         return ok.error();
     const std::uint64_t bytes = writer->header_text().size() + writer->data_bytes();
     const std::string staging = writer->path();
     if (auto ok = writer->finish(); !ok) return ok.error();
     if (auto ok = formats::publish_file(staging, path); !ok) return ok.error();
-    return written_file{bytes, digest.finish()};
+    return written_file{bytes, digest.finish_hex()};
 }
 
 result<void> write_text(const fs::path& path, const std::string& text) {
@@ -190,7 +173,7 @@ result<void> all_found(const std::string& what, const specs& all, const std::set
 }
 
 result<std::set<std::string>> shard_files(const std::string& index_path) {
-    auto text = read_text(index_path, std::uint64_t{1} << 28U);
+    auto text = formats::read_text_file(index_path, std::uint64_t{1} << 28U);
     if (!text) return text.error();
     const auto index = json::parse(*text, json::limits{std::size_t{1} << 28U, 32});
     if (!index) return fail(index.error().code, index_path + ": " + index.error().context);
@@ -287,7 +270,7 @@ result<written_file> write_model_folder(const std::string& folder, const model_c
 
 result<model_config> read_folder_config(const std::string& folder) {
     const std::string path = folder + "/config.json";
-    auto text = read_text(path);
+    auto text = formats::read_text_file(path, std::uint64_t{1} << 24U);
     if (!text) return text.error();
     return parse_config(*text, path);
 }
@@ -313,17 +296,24 @@ result<void> read_folder_weights(const std::string& folder, const specs& all, st
     return all_found(folder, all, found);
 }
 
-result<std::string> read_text(const std::string& path, std::uint64_t bytes_max) {
-    std::error_code ec;
-    const std::uint64_t bytes = fs::file_size(path, ec);
-    if (ec) return fail(errc::not_found, path + ": " + ec.message());
-    if (bytes > bytes_max)
-        return fail(errc::too_large, path + ": is larger than " + std::to_string(bytes_max) + " bytes");
-    std::ifstream in(path, std::ios::binary);
-    std::string text(bytes, '\0');
-    if (!in.read(text.data(), static_cast<std::streamsize>(bytes)))
-        return fail(errc::io_error, path + ": cannot be read");
-    return text;
+result<written_file> export_initial(const std::string& folder, const model_config& config, std::int64_t seed) {
+    if (auto ok = validate(config); !ok) return ok.error();
+    const std::vector<parameter_spec> specs = parameter_specs(config);
+    // One tensor at a time; the source is asked front to back.
+    std::size_t next = 0;
+    std::vector<float> current;
+    std::size_t used = 0;
+    const auto source = [&](std::uint64_t, std::span<float> out) {
+        for (float& x : out) {
+            while (used == current.size()) {
+                current.resize(static_cast<std::size_t>(specs[next].elements()));
+                initialise(specs[next++], seed, current);
+                used = 0;
+            }
+            x = current[used++];
+        }
+    };
+    return write_model_folder(folder, config, source);
 }
 
 }  // namespace darlcore::models

@@ -50,7 +50,7 @@ result<model_config> read_folder_config(const std::string& folder);
 result<void> read_folder_weights(const std::string& folder, const std::vector<parameter_spec>& specs,
                                  std::span<float> flat);
 
-/// A whole small text file. Errors: errc::not_found, errc::too_large, errc::io_error.
-result<std::string> read_text(const std::string& path, std::uint64_t bytes_max = std::uint64_t{1} << 24U);
+/// Writes the initial weights of `config` for a seed as a model folder, without holding the model in memory.
+result<written_file> export_initial(const std::string& folder, const model_config& config, std::int64_t seed);
 
 }  // namespace darlcore::models

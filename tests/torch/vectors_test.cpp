@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "adapters/formats/json.hpp"
+#include "adapters/formats/posix_file.hpp"
 #include "backends/torch/decoder.hpp"
 #include "backends/torch/kernels.hpp"
 #include "backends/torch/weights_io.hpp"
@@ -17,7 +18,7 @@ using namespace darlcore::models;
 struct vector_model {
     explicit vector_model(const std::string& name) {
         const std::string folder = std::string(DARLCORE_TEST_DATA) + "/models/" + name;
-        expected = *darlcore::json::parse(*read_text(folder + "/expected.json"));
+        expected = *darlcore::json::parse(*darlcore::formats::read_text_file(folder + "/expected.json", 1U << 20U));
         weights.emplace(*read_folder_config(folder));
         const auto ok = read_folder_weights(folder, weights->specs(), flat());
         EXPECT_TRUE(ok.has_value()) << to_text(ok.error());
