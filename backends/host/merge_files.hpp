@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -37,13 +38,14 @@ struct merge_request {
     bool require_metadata = false;
 
     std::string weights_out;              ///< staging name; must not exist
-    std::string velocity_out;             ///< likewise
+    std::optional<std::string> velocity_out;  ///< likewise; a run needs it, a look at one merge does not
     std::optional<std::string> wire_out;  ///< likewise; w' in wire_type
     dtype wire_type = dtype::bf16;
     formats::safetensors_metadata metadata;  ///< of all outputs
 
     std::uint64_t memory_budget_bytes = std::uint64_t{256} << 20U;
     int threads = 0;       ///< 0 = all processors
+    const std::atomic<bool>* cancelled = nullptr;  ///< when it becomes true the merge ends with errc::cancelled
     bool digests = true;   ///< of the outputs
     bool cosines = false;  ///< pairwise, for at most 8 used contributions; costs a dot product per pair
     std::uint64_t chunk_bytes_max = std::uint64_t{1} << 20U;  ///< upper bound of a chunk; any value gives the same bits

@@ -59,19 +59,24 @@ private:
     bool stopped_ = false;
 };
 
+/// Which of a worker's output buffers a file is written from.
+enum output_kind : std::size_t { weights_output = 0, velocity_output = 1, wire_output = 2 };
+
 struct output {
+    output_kind kind;
     formats::safetensors_writer writer;
     dtype type;
     std::unique_ptr<digest_lane> lane;
 };
 
-result<output> make_output(const merge_request& request, const model_layout& layout, const std::string& path,
-                           dtype type, bool in_parts) {
+result<output> make_output(const merge_request& request, const model_layout& layout, output_kind kind,
+                           const std::string& path) {
+    const dtype type = kind == wire_output ? request.wire_type : dtype::f32;
     auto writer = formats::safetensors_writer::create(path, layout.specs_as(type), request.metadata);
     if (!writer) return writer.error();
-    auto lane = std::make_unique<digest_lane>(in_parts, request.digests);
+    auto lane = std::make_unique<digest_lane>(kind != wire_output, request.digests);
     lane->begin(writer->header_text());
-    return output{*std::move(writer), type, std::move(lane)};
+    return output{kind, *std::move(writer), type, std::move(lane)};
 }
 
 /// Where one input's elements of a chunk lie in its buffer.
@@ -154,16 +159,16 @@ private:
     };
 
     result<void> open_outputs() {
-        const model_layout& layout = inputs_.base->layout;
-        const auto add = [&](const std::string& path, dtype type, bool in_parts) -> result<void> {
-            auto made = make_output(request_, layout, path, type, in_parts);
+        const auto add = [&](output_kind kind, const std::string& path) -> result<void> {
+            auto made = make_output(request_, inputs_.base->layout, kind, path);
             if (!made) return made.error();
             outputs_.push_back(*std::move(made));
             return {};
         };
-        if (auto ok = add(request_.weights_out, dtype::f32, true); !ok) return ok;
-        if (auto ok = add(request_.velocity_out, dtype::f32, true); !ok) return ok;
-        return request_.wire_out ? add(*request_.wire_out, request_.wire_type, false) : result<void>{};
+        if (auto ok = add(weights_output, request_.weights_out); !ok) return ok;
+        if (request_.velocity_out)
+            if (auto ok = add(velocity_output, *request_.velocity_out); !ok) return ok;
+        return request_.wire_out ? add(wire_output, *request_.wire_out) : result<void>{};
     }
 
     result<buffers> make_buffers() const {
@@ -196,6 +201,7 @@ private:
     }
 
     result<void> process(std::size_t chunk, const buffers& memory) {
+        if (request_.cancelled != nullptr && *request_.cancelled) return fail(errc::cancelled, "the merge was stopped");
         const chunk_place& place = chunks_[chunk];
         const auto blocks = std::span(blocks_).subspan(place.first_block, place.end_block - place.first_block);
         std::vector<loaded_stream> streams{{&*inputs_.base, memory.in[0]},
@@ -267,7 +273,7 @@ private:
 
     result<void> put_out(std::size_t chunk, const chunk_place& place, const buffers& memory) {
         const auto bytes_of = [&](std::size_t i) {
-            return std::span<const std::byte>(memory.out[i], place.elements * size_of(outputs_[i].type));
+            return std::span<const std::byte>(memory.out[outputs_[i].kind], place.elements * size_of(outputs_[i].type));
         };
         for (std::size_t i = 0; i < outputs_.size(); ++i) {
             const std::uint64_t at = place.first_element * size_of(outputs_[i].type);
@@ -293,9 +299,12 @@ private:
                 return ok;
             }
         }
-        report_.weights_parts_digest = outputs_[0].lane->finish();
-        report_.velocity_parts_digest = outputs_[1].lane->finish();
-        if (outputs_.size() > 2) report_.wire_sha256 = outputs_[2].lane->finish();
+        for (output& out : outputs_) {
+            digest32& digest = out.kind == weights_output    ? report_.weights_parts_digest
+                               : out.kind == velocity_output ? report_.velocity_parts_digest
+                                                             : report_.wire_sha256;
+            digest = out.lane->finish();
+        }
         report_.bytes_read += bytes_read_;
         report_.chunk_bytes = memory_.chunk_elements * sizeof(float);
         return {};

@@ -33,7 +33,7 @@ TEST(merge_files, gives_the_bits_of_the_reference_and_digests_of_what_it_wrote) 
     EXPECT_TRUE(report->rejected.empty());
     expect_outputs(s, expected_outcome(s, s.sites, {0.7F, 0.9F, step_mode::nesterov}));
     EXPECT_EQ(report->weights_parts_digest, parts_digest_of(bytes_of(s.request.weights_out)));
-    EXPECT_EQ(report->velocity_parts_digest, parts_digest_of(bytes_of(s.request.velocity_out)));
+    EXPECT_EQ(report->velocity_parts_digest, parts_digest_of(bytes_of(*s.request.velocity_out)));
     EXPECT_EQ(report->wire_sha256, sha256_of(bytes_of(*s.request.wire_out)));
     EXPECT_EQ(report->bytes_written, s.output_bytes().size());
     EXPECT_EQ(report->step_advance, 12U);
@@ -271,7 +271,7 @@ TEST(merge_files, a_merge_that_would_not_be_finite_is_abandoned_and_leaves_nothi
     ASSERT_FALSE(report);
     EXPECT_EQ(report.error().code, errc::not_finite);
     EXPECT_FALSE(std::filesystem::exists(s.request.weights_out));
-    EXPECT_FALSE(std::filesystem::exists(s.request.velocity_out));
+    EXPECT_FALSE(std::filesystem::exists(*s.request.velocity_out));
     EXPECT_FALSE(std::filesystem::exists(*s.request.wire_out));
 }
 
@@ -296,10 +296,32 @@ TEST(merge_files, base_and_velocity_must_fit_and_be_there) {
 TEST(merge_files, an_output_that_exists_is_never_overwritten) {
     scene s;
     s.write();
-    std::ofstream(s.request.velocity_out) << "precious";
+    std::ofstream(*s.request.velocity_out) << "precious";
     EXPECT_EQ(host::merge_files(s.request).error().code, errc::already_exists);
-    EXPECT_EQ(bytes_of(s.request.velocity_out), "precious");
+    EXPECT_EQ(bytes_of(*s.request.velocity_out), "precious");
     EXPECT_FALSE(std::filesystem::exists(s.request.weights_out));
+}
+
+TEST(merge_files, a_merge_that_is_stopped_leaves_nothing) {
+    scene s;
+    s.write();
+    const std::atomic<bool> stop{true};
+    s.request.cancelled = &stop;
+    EXPECT_EQ(host::merge_files(s.request).error().code, errc::cancelled);
+    EXPECT_FALSE(std::filesystem::exists(s.request.weights_out));
+}
+
+TEST(merge_files, outputs_that_are_not_asked_for_are_not_written) {
+    scene s;
+    s.write();
+    ASSERT_TRUE(host::merge_files(s.request));
+    const std::string weights = bytes_of(s.request.weights_out);
+    s.name_outputs("less");
+    s.request.velocity_out.reset();
+    s.request.wire_out.reset();
+    ASSERT_TRUE(host::merge_files(s.request));
+    EXPECT_EQ(bytes_of(s.request.weights_out), weights);
+    EXPECT_FALSE(std::filesystem::exists(s.dir.file("less.v")));
 }
 
 TEST(merge_files, clip_scales_the_delta_before_its_share) {

@@ -136,7 +136,7 @@ struct scene {
     }
     /// All bytes of the three outputs.
     [[nodiscard]] std::string output_bytes() const {
-        return bytes_of(request.weights_out) + bytes_of(request.velocity_out) + bytes_of(*request.wire_out);
+        return bytes_of(request.weights_out) + bytes_of(*request.velocity_out) + bytes_of(*request.wire_out);
     }
 };
 
@@ -163,7 +163,7 @@ inline std::vector<darlcore::testing::step_outcome> expected_outcome(const scene
 
 inline void expect_outputs(const scene& s, const std::vector<darlcore::testing::step_outcome>& expected) {
     const tensors w = read_model(s.request.weights_out, s.specs);
-    const tensors v = read_model(s.request.velocity_out, s.specs);
+    const tensors v = read_model(*s.request.velocity_out, s.specs);
     const tensors wire = read_model(*s.request.wire_out, s.specs);
     for (std::size_t t = 0; t < expected.size(); ++t) {
         EXPECT_TRUE(w[t] == expected[t].w) << s.specs[t].name;
