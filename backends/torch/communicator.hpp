@@ -50,7 +50,7 @@ std::vector<std::unique_ptr<communicator>> thread_communicators(std::size_t rank
 
 struct gloo_options {
     std::string host = "127.0.0.1";  ///< where rank 0 listens
-    std::uint16_t port = 0;          ///< 0 only for rank 0, which then picks one (see gloo_rendezvous)
+    std::uint16_t port = 0;          ///< of the rendezvous
     std::size_t rank = 0;
     std::size_t size = 1;
     std::int64_t timeout_ms = 300'000;
