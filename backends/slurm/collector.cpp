@@ -1,0 +1,266 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "backends/slurm/collector.hpp"
+
+#include <algorithm>
+#include <set>
+
+#include "backends/slurm/accounting.hpp"
+#include "backends/slurm/test_only.hpp"
+#include "darlcore/units.hpp"
+
+namespace darlcore::slurm {
+
+using json::value;
+
+command_runner system_runner() {
+    return [](const run_request& r) { return run_command(r, scrubbed_environment(own_environment())); };
+}
+
+namespace {
+
+result<std::string> text_of(const value& object, std::string_view key, const std::string& where, bool required) {
+    const value* v = object.find(key);
+    if (v == nullptr && !required) return std::string();
+    if (v == nullptr || v->as_string() == nullptr)
+        return fail(errc::invalid_argument, where + ": " + std::string(key) + " must be text");
+    return *v->as_string();
+}
+
+result<void> known_keys(const value& object, const std::string& where, std::initializer_list<std::string_view> known) {
+    if (!object.is_object()) return fail(errc::invalid_argument, where + " must be a table");
+    for (const auto& [key, member] : *object.as_object()) {
+        if (std::find(known.begin(), known.end(), key) != known.end()) continue;
+        std::string all;
+        for (const auto k : known) all += (all.empty() ? "" : ", ") + std::string(k);
+        return fail(errc::unknown_key, where + ": unknown key '" + key + "'; known are " + all);
+    }
+    return {};
+}
+
+result<probed_shape> read_probed_shape(const value& row, const std::string& where) {
+    if (auto ok = known_keys(row, where, {"name", "args"}); !ok) return ok.error();
+    auto name = text_of(row, "name", where, true);
+    if (!name) return name.error();
+    if (!is_valid_name(*name))
+        return fail(errc::invalid_argument, where + ": name must match [A-Za-z0-9][A-Za-z0-9._-]{0,63}");
+    probed_shape s{*name, {}};
+    const value* args = row.find("args");
+    if (args == nullptr || !args->is_array())
+        return fail(errc::invalid_argument, where + " (" + *name + "): args must be a list, one token each");
+    for (const value& a : *args->as_array()) {
+        if (a.as_string() == nullptr)
+            return fail(errc::invalid_argument, where + " (" + *name + "): args must be text; quote numbers");
+        s.args.push_back(*a.as_string());
+    }
+    const shape_answer shape = read_shape(s.args);
+    if (!shape.key)
+        return fail(errc::invalid_argument,
+                    where + " (" + *name + "): " + shape.problem.word + ": " + shape.problem.detail);
+    return s;
+}
+
+}  // namespace
+
+result<collector_config> read_collector_config(const value& document) {
+    collector_config c;
+    if (auto ok =
+            known_keys(document, "the shapes file", {"site", "account", "qos", "sbatch", "sacct", "limit_s", "shapes"});
+        !ok)
+        return ok.error();
+    const auto read = [&](std::string_view key, std::string& into) -> result<void> {
+        auto t = text_of(document, key, "the shapes file", false);
+        if (!t) return t.error();
+        if (!t->empty()) into = *t;
+        return {};
+    };
+    for (auto& [key, into] : std::initializer_list<std::pair<std::string_view, std::string*>>{
+             {"site", &c.site}, {"account", &c.account}, {"qos", &c.qos}, {"sbatch", &c.sbatch}, {"sacct", &c.sacct}})
+        if (auto ok = read(key, *into); !ok) return ok.error();
+    if (const value* limit = document.find("limit_s")) {
+        c.limit_s = limit->as_double().value_or(0);
+        if (!(c.limit_s > 0 && c.limit_s <= 3600))
+            return fail(errc::invalid_argument, "the shapes file: limit_s must lie between 0 and 3600");
+    }
+    const value* shapes = document.find("shapes");
+    if (shapes == nullptr || !shapes->is_array() || shapes->size() == 0)
+        return fail(errc::invalid_argument, "the shapes file: add at least one [[shapes]] with name and args");
+    if (shapes->size() > shapes_max)
+        return fail(errc::invalid_argument, "the shapes file: more than 30 shapes; one cycle would take too long");
+    std::set<std::string> names;
+    for (std::size_t i = 0; i < shapes->size(); ++i) {
+        auto s = read_probed_shape(shapes->at(i), "shapes[" + std::to_string(i) + "]");
+        if (!s) return s.error();
+        if (!names.insert(s->name).second)
+            return fail(errc::invalid_argument,
+                        "shapes[" + std::to_string(i) + "]: the name " + s->name + " is given twice");
+        c.shapes.push_back(std::move(*s));
+    }
+    return c;
+}
+
+std::vector<std::string> probe_argv(const collector_config& c, const probed_shape& shape) {
+    std::vector<std::string> argv{c.sbatch, "--test-only"};
+    argv.insert(argv.end(), shape.args.begin(), shape.args.end());
+    argv.insert(argv.end(), {"--wrap", "true"});
+    return argv;
+}
+
+namespace {
+
+template <class T>
+value or_null(const std::optional<T>& v) {
+    return v ? value(*v) : value();
+}
+
+template <class T>
+value list_of(const std::vector<T>& items) {
+    json::array made;
+    for (const T& i : items) made.emplace_back(i);
+    return made;
+}
+
+// A call that failed as a call says nothing about the queue.
+void judge_call(test_only_answer& a, const run_answer& r, double limit_s) {
+    if (r.end == run_end::exited) return;
+    a = {};
+    a.kind = plan::probe_class::outage;
+    switch (r.end) {
+        case run_end::timed_out:
+            a.reason = "sbatch gave no answer within " + std::to_string(static_cast<int>(limit_s)) + " s";
+            break;
+        case run_end::not_found:
+            a.reason = "sbatch was not found in PATH";
+            break;
+        default:
+            a.reason = "sbatch could not be run";
+            break;
+    }
+}
+
+value probe_record(const collector_config& c, const probed_shape& s, const run_answer& r) {
+    const shape_answer shape = read_shape(s.args);
+    test_only_options o{r.now_s, r.rc, true, shape.key ? shape.key->partition : std::string()};
+    test_only_answer a = parse_test_only(r.err, o);
+    judge_call(a, r, c.limit_s);
+    if (!a.partition && shape.key) a.partition = shape.key->partition;
+    return json::make_object({{"schema", 1},
+                              {"type", "probe"},
+                              {"site", c.site},
+                              {"shape", s.name},
+                              {"args", list_of(s.args)},
+                              {"args_digest", args_digest(s.args)},
+                              {"collected_s", r.now_s},
+                              {"call_ms", r.call_ms},
+                              {"class", plan::word(a.kind)},
+                              {"start_s", or_null(a.start_s)},
+                              {"wait_s", or_null(a.wait_s)},
+                              {"skew_s", or_null(a.skew_s)},
+                              {"processors", or_null(a.processors)},
+                              {"nodes", shape.key ? value(shape.key->nodes) : value()},
+                              {"gpus", shape.key ? value(shape.key->gpus()) : value()},
+                              {"walltime_s", shape.key ? value(shape.key->walltime_s) : value()},
+                              {"node_list", or_null(a.nodes)},
+                              {"partition", or_null(a.partition)},
+                              {"cluster", or_null(a.cluster)},
+                              {"preempts", list_of(a.preempts)},
+                              {"reason", a.reason},
+                              {"messages", list_of(a.messages)},
+                              {"flags", list_of(a.flags)},
+                              {"account", c.account},
+                              {"qos", c.qos},
+                              {"collector", "0.1.0"}});
+}
+
+}  // namespace
+
+std::vector<value> probe_cycle(const collector_config& c, const command_runner& run,
+                               const std::function<bool()>& stop) {
+    std::vector<value> records;
+    for (const probed_shape& s : c.shapes) {
+        if (stop && stop()) break;
+        run_request r;
+        r.argv = probe_argv(c, s);
+        r.limit_s = c.limit_s;
+        records.push_back(probe_record(c, s, run(r)));
+    }
+    return records;
+}
+
+namespace {
+
+std::vector<std::string> usage_argv(const collector_config& c, std::int64_t start_s, std::int64_t end_s) {
+    std::string partitions;
+    std::set<std::string> names;
+    for (const probed_shape& s : c.shapes)
+        if (const auto shape = read_shape(s.args); shape.key) names.insert(shape.key->partition);
+    for (const std::string& n : names) partitions += (partitions.empty() ? "" : ",") + n;
+    const auto utc = [](std::int64_t t) {
+        // civil date from days, UTC
+        std::int64_t z = t / 86400 + 719468;
+        const std::int64_t era = z / 146097, doe = z - era * 146097;
+        const std::int64_t yoe = (doe - doe / 1460 + doe / 36524 - doe / 146096) / 365;
+        const std::int64_t doy = doe - (365 * yoe + yoe / 4 - yoe / 100), mp = (5 * doy + 2) / 153;
+        const std::int64_t day = doy - (153 * mp + 2) / 5 + 1, month = mp < 10 ? mp + 3 : mp - 9;
+        const std::int64_t year = yoe + era * 400 + (month <= 2 ? 1 : 0), s = t % 86400;
+        char text[40];
+        std::snprintf(text, sizeof text, "%04d-%02d-%02dT%02d:%02d:%02d", static_cast<int>(year),
+                      static_cast<int>(month), static_cast<int>(day), static_cast<int>(s / 3600),
+                      static_cast<int>(s / 60 % 60), static_cast<int>(s % 60));
+        return std::string(text);
+    };
+    return {c.sacct, "-X",         "-a", "-P",
+            "-S",    utc(start_s), "-E", utc(end_s),
+            "-r",    partitions,   "-o", "JobIDRaw,Partition,State,Start,End,Elapsed,Timelimit,NNodes,User"};
+}
+
+value usage_record(const collector_config& c, const std::string& partition, const plan::usage_ratio& u,
+                   const sacct_answer& a, const sacct_options& o, std::int64_t now_s) {
+    value skipped{json::object{}};
+    for (const auto& [why, n] : a.skipped) skipped.set(why, n);
+    return json::make_object({{"schema", 1},
+                              {"type", "usage"},
+                              {"site", c.site},
+                              {"partition", partition},
+                              {"collected_s", now_s},
+                              {"window_start_s", o.window_start_s},
+                              {"window_end_s", o.window_end_s},
+                              {"jobs", u.jobs},
+                              {"skipped", skipped},
+                              {"node_s_used", u.node_s_used},
+                              {"node_s_limit", u.node_s_limit},
+                              {"gamma", or_null(u.gamma)},
+                              {"p10", or_null(u.p10)},
+                              {"p50", or_null(u.p50)},
+                              {"p90", or_null(u.p90)},
+                              {"users", a.users},
+                              {"flags", list_of(a.flags)}});
+}
+
+}  // namespace
+
+usage_cycle collect_usage(const collector_config& c, const command_runner& run, std::int64_t now_s) {
+    usage_cycle made;
+    std::int64_t window_s = c.usage_window_s;
+    for (int attempt = 0; attempt < 5; ++attempt, window_s /= 2) {
+        run_request r;
+        r.argv = usage_argv(c, now_s - window_s, now_s);
+        r.limit_s = c.usage_limit_s;
+        r.stdout_bytes_max = std::size_t{256} << 20U;
+        const run_answer got = run(r);
+        sacct_options o;
+        o.window_start_s = now_s - window_s;
+        o.window_end_s = now_s;
+        o.rc = got.rc;
+        o.timed_out = got.end == run_end::timed_out;
+        o.stderr_text = got.err;
+        const sacct_answer a = parse_sacct(got.out, o);
+        made.status = std::string(word(a.status));
+        if (a.status == sacct_status::shrink_window) continue;
+        for (const auto& [partition, usage] : a.by_partition)
+            made.records.push_back(usage_record(c, partition, usage, a, o, now_s));
+        break;
+    }
+    return made;
+}
+
+}  // namespace darlcore::slurm

@@ -1,0 +1,334 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "backends/slurm/probe_store.hpp"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cmath>
+#include <cstdio>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <set>
+#include <utility>
+
+#include "darlcore/units.hpp"
+
+namespace darlcore::slurm {
+
+namespace fs = std::filesystem;
+using json::value;
+
+namespace {
+
+constexpr double day_s = 86400;
+constexpr std::size_t records_max = 1000;
+constexpr std::size_t pairs_max = 1000;
+
+std::string text_of(const value& v, std::string_view key) {
+    const value* m = v.find(key);
+    return m == nullptr || m->as_string() == nullptr ? std::string() : *m->as_string();
+}
+
+std::optional<double> number_of(const value& v, std::string_view key) {
+    const value* m = v.find(key);
+    const auto n = m == nullptr ? std::nullopt : m->as_double();
+    return n && std::isfinite(*n) ? n : std::nullopt;
+}
+
+// "2026-08" of an instant, UTC.
+std::string month_of(double t) {
+    const auto z = static_cast<std::int64_t>(t / day_s) + 719468;
+    const std::int64_t era = z / 146097, doe = z - era * 146097;
+    const std::int64_t yoe = (doe - doe / 1460 + doe / 36524 - doe / 146096) / 365;
+    const std::int64_t doy = doe - (365 * yoe + yoe / 4 - yoe / 100), mp = (5 * doy + 2) / 153;
+    const std::int64_t month = mp < 10 ? mp + 3 : mp - 9, year = yoe + era * 400 + (month <= 2 ? 1 : 0);
+    char text[24];
+    std::snprintf(text, sizeof text, "%04d-%02d", static_cast<int>(year), static_cast<int>(month));
+    return text;
+}
+
+struct flaw {
+    std::string field, reason;
+};
+
+std::optional<flaw> flaw_of(const value& r, double now_s) {
+    if (!r.is_object()) return flaw{"", "a record must be an object"};
+    if (number_of(r, "schema").value_or(0) != 1) return flaw{"schema", "must be 1"};
+    const std::string type = text_of(r, "type");
+    if (type != "probe" && type != "usage" && type != "start") return flaw{"type", "must be probe, usage or start"};
+    const std::string id = text_of(r, "id");
+    if (id.empty() || id.size() > 128 || !is_valid_name(id.substr(0, 64)) ||
+        (id.size() > 64 && !is_valid_name("x" + id.substr(64))))
+        return flaw{"id", "must be a name"};
+    if (!is_valid_name(text_of(r, "site"))) return flaw{"site", "must match [A-Za-z0-9][A-Za-z0-9._-]{0,63}"};
+    if (type == "probe" && !is_valid_name(text_of(r, "shape")))
+        return flaw{"shape", "must match [A-Za-z0-9][A-Za-z0-9._-]{0,63}"};
+    if (type != "probe" && !is_valid_name(text_of(r, "partition"))) return flaw{"partition", "must be a name"};
+    const auto collected = number_of(r, "collected_s");
+    if (!collected) return flaw{"collected_s", "must be a finite number"};
+    if (*collected > now_s + 300) return flaw{"collected_s", "lies in the future: such a row would never grow stale"};
+    if (*collected < now_s - 400 * day_s) return flaw{"collected_s", "is older than 400 days"};
+    if (type == "start") {
+        for (const char* key : {"predicted_s", "realised_s", "p50_s", "p90_s"})
+            if (!(number_of(r, key).value_or(-1) >= 0)) return flaw{key, "must be a finite number, 0 or more"};
+        return std::nullopt;
+    }
+    if (type == "usage") {
+        const value* gamma = r.find("gamma");
+        if (gamma != nullptr && !gamma->is_null() &&
+            !(number_of(r, "gamma").value_or(-1) >= 0 && *number_of(r, "gamma") <= 1))
+            return flaw{"gamma", "must be null or lie between 0 and 1"};
+        return std::nullopt;
+    }
+    const auto kind = plan::probe_class_from_word(text_of(r, "class"));
+    if (!kind) return flaw{"class", "is unknown"};
+    if (*kind == plan::probe_class::accepted && !(number_of(r, "wait_s").value_or(-1) >= 0))
+        return flaw{"wait_s", "an accepted probe needs a finite wait, 0 or more"};
+    return std::nullopt;
+}
+
+plan::reading reading_of(const value& r) {
+    plan::reading made;
+    made.site = text_of(r, "site");
+    made.shape = text_of(r, "shape");
+    made.args_digest = text_of(r, "args_digest");
+    made.partition = text_of(r, "partition");
+    made.nodes = static_cast<std::uint32_t>(std::clamp(number_of(r, "nodes").value_or(1), 0.0, 1e9));
+    made.gpus = static_cast<std::uint32_t>(std::clamp(number_of(r, "gpus").value_or(0), 0.0, 1e9));
+    made.collected_s = number_of(r, "collected_s").value_or(0);
+    made.kind = plan::probe_class_from_word(text_of(r, "class")).value_or(plan::probe_class::outage);
+    made.start_s = number_of(r, "start_s");
+    made.wait_s = number_of(r, "wait_s");
+    made.reason = text_of(r, "reason");
+    if (const value* flags = r.find("flags"); flags != nullptr && flags->is_array())
+        for (const value& f : *flags->as_array())
+            if (f.as_string() != nullptr) made.flags.push_back(*f.as_string());
+    return made;
+}
+
+template <class T>
+value or_null(const std::optional<T>& v) {
+    return v ? value(*v) : value();
+}
+
+}  // namespace
+
+probe_store::probe_store(probe_store&& other) noexcept { *this = std::move(other); }
+
+probe_store& probe_store::operator=(probe_store&& other) noexcept {
+    std::swap(folder_, other.folder_);
+    std::swap(open_files_, other.open_files_);
+    std::swap(ids_, other.ids_);
+    std::swap(recent_, other.recent_);
+    std::swap(series_, other.series_);
+    std::swap(usage_, other.usage_);
+    std::swap(scores_, other.scores_);
+    return *this;
+}
+
+probe_store::~probe_store() {
+    for (const auto& [file, fd] : open_files_) ::close(fd);
+}
+
+result<probe_store> probe_store::open(const std::string& folder, double now_s) {
+    probe_store s;
+    s.folder_ = folder;
+    std::error_code failed;
+    fs::create_directories(folder, failed);
+    if (failed) return fail(errc::io_error, folder + ": cannot be made: " + failed.message());
+    const std::string oldest = month_of(now_s - 31 * day_s);
+    std::vector<fs::path> files;
+    for (const auto& entry : fs::directory_iterator(folder, failed)) {
+        const std::string name = entry.path().filename().string();  // SITE.YYYY-MM.jsonl
+        if (name.size() < 15 || name.compare(name.size() - 6, 6, ".jsonl") != 0) continue;
+        if (name.substr(name.size() - 13, 7) >= oldest) files.push_back(entry.path());
+    }
+    std::sort(files.begin(), files.end());
+    for (const fs::path& file : files) {
+        std::ifstream in(file, std::ios::binary);
+        const std::string text((std::istreambuf_iterator<char>(in)), std::istreambuf_iterator<char>());
+        const std::size_t whole = text.rfind('\n') == std::string::npos ? 0 : text.rfind('\n') + 1;
+        if (whole < text.size()) fs::resize_file(file, whole, failed);  // never acknowledged: the sync had not happened
+        for (std::size_t at = 0; at < whole;) {
+            const std::size_t end = text.find('\n', at);
+            std::string line = text.substr(at, end - at);
+            at = end + 1;
+            const auto record = json::parse(line);
+            if (record && !flaw_of(*record, now_s)) s.remember(*record, std::move(line));
+        }
+    }
+    s.forget(now_s);
+    return s;
+}
+
+void probe_store::remember(const value& record, std::string line) {
+    if (!ids_.insert(text_of(record, "id")).second) return;
+    const std::string type = text_of(record, "type");
+    const std::string site = text_of(record, "site");
+    const double collected = *number_of(record, "collected_s");
+    recent_.push_back({collected, type, site, text_of(record, "shape"), std::move(line)});
+    if (type == "probe") {
+        plan::reading r = reading_of(record);
+        auto& series = series_[{site, r.shape, r.args_digest}];
+        series.push_back(std::move(r));
+        double newest = 0;
+        for (const plan::reading& x : series) newest = std::max(newest, x.collected_s);
+        std::erase_if(series, [&](const plan::reading& x) { return x.collected_s < newest - day_s; });
+    } else if (type == "usage") {
+        value& kept = usage_[{site, text_of(record, "partition")}];
+        if (kept.is_null() || *number_of(kept, "collected_s") <= collected) kept = record;
+    } else {
+        auto& pairs = scores_[{site, text_of(record, "partition")}];
+        pairs.push_back({*number_of(record, "predicted_s"), *number_of(record, "realised_s"),
+                         *number_of(record, "p50_s"), *number_of(record, "p90_s")});
+        if (pairs.size() > pairs_max) pairs.erase(pairs.begin());
+    }
+}
+
+void probe_store::forget(double now_s) {
+    while (!recent_.empty() && recent_.front().collected_s < now_s - 31 * day_s) recent_.pop_front();
+}
+
+result<void> probe_store::append(const std::string& file, const std::string& lines) {
+    auto at = open_files_.find(file);
+    if (at == open_files_.end()) {
+        const int fd = ::open((folder_ + "/" + file).c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
+        if (fd < 0) return fail(errc::io_error, folder_ + "/" + file + ": " + std::strerror(errno));
+        at = open_files_.emplace(file, fd).first;
+        const int dir = ::open(folder_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+        if (dir >= 0) {
+            ::fsync(dir);
+            ::close(dir);
+        }
+    }
+    const off_t before = ::lseek(at->second, 0, SEEK_END);
+    const bool written = ::write(at->second, lines.data(), lines.size()) == static_cast<ssize_t>(lines.size());
+    if (written && ::fdatasync(at->second) == 0) return {};
+    const int why = errno;
+    if (::ftruncate(at->second, before) != 0) {  // a torn line is cut off at the next start
+        ::close(at->second);
+        open_files_.erase(at);
+    }
+    return fail(why == ENOSPC ? errc::no_space : errc::io_error, folder_ + "/" + file + ": " + std::strerror(why));
+}
+
+result<value> probe_store::post(const value& body, std::string_view token_site, double now_s) {
+    const value* records = body.find("records");
+    if (records == nullptr || !records->is_array())
+        return fail(errc::bad_request, "the body must be {\"records\": [...]}");
+    if (records->size() > records_max) return fail(errc::bad_request, "at most 1000 records in one call");
+    json::array rejected;
+    std::map<std::string, std::string> lines;
+    std::vector<std::pair<const value*, std::string>> fresh;
+    std::set<std::string> here;
+    std::size_t duplicate = 0;
+    for (std::size_t i = 0; i < records->size(); ++i) {
+        const value& r = records->at(i);
+        if (const auto bad = flaw_of(r, now_s)) {
+            rejected.push_back(json::make_object({{"index", i}, {"field", bad->field}, {"reason", bad->reason}}));
+            continue;
+        }
+        const std::string site = text_of(r, "site");
+        if (!token_site.empty() && site != token_site)
+            return fail(errc::not_owner, "record " + std::to_string(i) + " is of another site than the token");
+        const std::string id = text_of(r, "id");
+        if (ids_.count(id) != 0 || !here.insert(id).second) {
+            ++duplicate;
+            continue;
+        }
+        std::string line = json::dump(r);
+        lines[site + "." + month_of(*number_of(r, "collected_s")) + ".jsonl"] += line + "\n";
+        fresh.emplace_back(&r, std::move(line));
+    }
+    for (const auto& [file, text] : lines)
+        if (auto ok = append(file, text); !ok) return ok.error();
+    for (auto& [record, line] : fresh) remember(*record, std::move(line));
+    forget(now_s);
+    return json::make_object({{"accepted", fresh.size()}, {"duplicate", duplicate}, {"rejected", rejected}});
+}
+
+value probe_store::select(std::string_view type, const probe_query& q, double now_s) const {
+    const double since = q.since_s.value_or(now_s - day_s);
+    const std::size_t limit = std::min<std::size_t>(q.limit, 10000);
+    json::array made;
+    bool truncated = since < now_s - 31 * day_s;  // older rows are in the files only
+    for (const stored& s : recent_) {
+        if (s.type != type || s.collected_s < since) continue;
+        if ((!q.site.empty() && s.site != q.site) || (!q.shape.empty() && s.shape != q.shape)) continue;
+        if (made.size() >= limit) {
+            truncated = true;
+            break;
+        }
+        if (auto record = json::parse(s.line)) made.push_back(std::move(*record));
+    }
+    return json::make_object({{"records", made}, {"truncated", truncated}});
+}
+
+std::vector<std::string> probe_store::bound_partitions(const std::string& site) const {
+    std::vector<plan::reading> newest;
+    double last = 0;
+    for (const auto& [key, series] : series_)
+        if (key.site == site) last = std::max(last, series.back().collected_s);
+    for (const auto& [key, series] : series_)
+        if (key.site == site && series.back().collected_s > last - 600) newest.push_back(series.back());
+    return plan::reservation_bound_partitions(newest);
+}
+
+value probe_store::estimates(double now_s, double strength) const {
+    json::array rows;
+    std::map<std::string, std::vector<std::string>> bound;
+    for (const auto& [key, series] : series_) {
+        if (bound.count(key.site) == 0) bound[key.site] = bound_partitions(key.site);
+        const plan::reading& newest = series.back();
+        plan::estimate_options o;
+        o.now_s = now_s;
+        o.strength = strength;
+        const auto used = usage_.find({key.site, newest.partition});
+        if (used != usage_.end()) {
+            o.gamma = number_of(used->second, "gamma");
+            o.gamma_age_s = now_s - *number_of(used->second, "collected_s");
+        }
+        const auto& partitions = bound[key.site];
+        o.reservation_bound = std::find(partitions.begin(), partitions.end(), newest.partition) != partitions.end();
+        const auto e = plan::estimate_wait(series, o);
+        if (!e) continue;
+        json::array flags;
+        for (const std::string& f : e->flags) flags.emplace_back(f);
+        rows.push_back(json::make_object({{"site", key.site},
+                                          {"shape", key.shape},
+                                          {"args_digest", key.digest},
+                                          {"partition", newest.partition},
+                                          {"nodes", newest.nodes},
+                                          {"gpus", newest.gpus},
+                                          {"class", plan::word(e->kind)},
+                                          {"reason", newest.reason},
+                                          {"age_s", e->age_s},
+                                          {"wait_raw_s", or_null(e->raw_now_s)},
+                                          {"wait_p50_s", or_null(e->raw_p50_s)},
+                                          {"wait_p90_s", or_null(e->raw_p90_s)},
+                                          {"wait_s", or_null(e->wait_s)},
+                                          {"gamma", or_null(e->gamma)},
+                                          {"gamma_age_s", used == usage_.end() ? value() : value(o.gamma_age_s)},
+                                          {"discounted", e->discounted},
+                                          {"share_not_accepted", e->share_not_accepted},
+                                          {"readings", e->readings},
+                                          {"flags", flags}}));
+    }
+    json::array scores;
+    for (const auto& [key, pairs] : scores_) {
+        const plan::wait_score s = plan::score_waits(pairs);
+        scores.push_back(json::make_object({{"site", key.first},
+                                            {"partition", key.second},
+                                            {"pairs", s.pairs},
+                                            {"bias_s", s.bias_s},
+                                            {"spread_s", s.spread_s},
+                                            {"within_p50", s.within_p50},
+                                            {"within_p90", s.within_p90}}));
+    }
+    return json::make_object({{"now_s", now_s}, {"estimates", rows}, {"scores", scores}});
+}
+
+}  // namespace darlcore::slurm

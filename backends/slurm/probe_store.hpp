@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <unordered_set>
+#include <vector>
+
+#include "adapters/formats/json.hpp"
+#include "darlcore/plan/estimate.hpp"
+
+namespace darlcore::slurm {
+
+/// What a query asks for. Empty texts: any.
+struct probe_query {
+    std::string site;
+    std::string shape;
+    std::optional<double> since_s;  // default: the last 24 h
+    std::size_t limit = 10000;
+};
+
+/// The server's side of probes: one append-only file of JSON lines per site and month, and what answers need in memory,
+/// so that a query does not read a year of text. Records are kept by id: the same id twice is one record.
+/// Thread-safety: none; the owner calls it from one thread.
+class probe_store {
+public:
+    /// Opens the folder and reads the newest two months of every site. A torn last line is cut off.
+    /// Errors: errc::io_error.
+    static result<probe_store> open(const std::string& folder, double now_s);
+    probe_store(probe_store&& other) noexcept;
+    probe_store& operator=(probe_store&& other) noexcept;
+    ~probe_store();
+
+    /// POST /probes {"records": [...]} by `token_site` (empty: a token that speaks for every site): at most 1000
+    /// records, record.site must be the token's, collected_s within [now - 400 d, now + 300 s]. Durable before it
+    /// returns. Gives {"accepted", "duplicate", "rejected": [{"index", "field", "reason"}]}. Errors: errc::bad_request
+    /// (shape of the body), errc::not_owner (a record of another site: nothing is stored), errc::io_error.
+    result<json::value> post(const json::value& body, std::string_view token_site, double now_s);
+
+    /// GET /probes and GET /usage: {"records": [...], "truncated": bool}, oldest first.
+    [[nodiscard]] json::value probes(const probe_query& q, double now_s) const { return select("probe", q, now_s); }
+    [[nodiscard]] json::value usage(const probe_query& q, double now_s) const { return select("usage", q, now_s); }
+
+    /// GET /estimates: newest reading per shape and the gamma of its partition side by side, never blended; age, class,
+    /// flags, p50, p90, and how predictions of own jobs were met.
+    [[nodiscard]] json::value estimates(double now_s, double strength = 0.5) const;
+
+private:
+    probe_store() = default;
+    struct series_key {
+        std::string site, shape, digest;
+        friend auto operator<=>(const series_key&, const series_key&) = default;
+    };
+    struct stored {
+        double collected_s = 0;
+        std::string type;
+        std::string site;
+        std::string shape;
+        std::string line;
+    };
+    void remember(const json::value& record, std::string line);
+    void forget(double now_s);
+    result<void> append(const std::string& file, const std::string& lines);
+    [[nodiscard]] json::value select(std::string_view type, const probe_query& q, double now_s) const;
+    [[nodiscard]] std::vector<std::string> bound_partitions(const std::string& site) const;
+
+    std::string folder_;
+    std::map<std::string, int> open_files_;
+    std::unordered_set<std::string> ids_;
+    std::deque<stored> recent_;                                         // newest 31 days, by arrival
+    std::map<series_key, std::vector<plan::reading>> series_;           // newest 24 h of each, at least the newest one
+    std::map<std::pair<std::string, std::string>, json::value> usage_;  // newest per (site, partition)
+    std::map<std::pair<std::string, std::string>, std::vector<plan::wait_pair>> scores_;
+};
+
+}  // namespace darlcore::slurm

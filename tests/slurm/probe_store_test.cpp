@@ -1,0 +1,167 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "backends/slurm/probe_store.hpp"
+
+#include <gtest/gtest.h>
+
+#include <filesystem>
+
+#include "tests/slurm/stub_command.hpp"
+
+namespace {
+
+using namespace darlcore;
+using namespace darlcore::slurm;
+using json::value;
+
+constexpr double now = 1788000000;
+
+value probe(const std::string& id, double age_s, double wait_s, const std::string& shape = "g4",
+            const std::string& site = "here") {
+    return json::make_object({{"schema", 1},
+                              {"type", "probe"},
+                              {"id", id},
+                              {"site", site},
+                              {"shape", shape},
+                              {"args_digest", "d1"},
+                              {"collected_s", now - age_s},
+                              {"class", "accepted"},
+                              {"start_s", now - age_s + wait_s},
+                              {"wait_s", wait_s},
+                              {"partition", "gpu"},
+                              {"nodes", 1},
+                              {"flags", json::array{}}});
+}
+
+value usage(const std::string& id, double gamma) {
+    return json::make_object({{"schema", 1},
+                              {"type", "usage"},
+                              {"id", id},
+                              {"site", "here"},
+                              {"partition", "gpu"},
+                              {"collected_s", now - 10},
+                              {"gamma", gamma}});
+}
+
+value body(std::vector<value> records) { return json::make_object({{"records", json::array(records)}}); }
+
+TEST(probe_store, a_record_is_kept_once_by_its_id_also_across_restarts) {
+    const slurm_test::stub_folder folder;
+    for (int run = 0; run < 3; ++run) {
+        auto s = probe_store::open(folder.file("probes"), now);
+        ASSERT_TRUE(s.has_value());
+        const auto reply =
+            s->post(body({probe("here-1", 60, 100), probe("here-2", 30, 200), probe("here-1", 60, 100)}), "here", now);
+        ASSERT_TRUE(reply.has_value());
+        EXPECT_EQ(*reply->at("accepted").as_i64(), run == 0 ? 2 : 0);
+        EXPECT_EQ(*reply->at("duplicate").as_i64(), run == 0 ? 1 : 3);
+        EXPECT_EQ(s->probes({}, now).at("records").size(), 2U);
+    }
+}
+
+TEST(probe_store, a_torn_last_line_is_cut_and_the_rest_is_there) {
+    const slurm_test::stub_folder folder;
+    {
+        auto s = probe_store::open(folder.file("probes"), now);
+        ASSERT_TRUE(s->post(body({probe("here-1", 60, 100)}), "here", now).has_value());
+    }
+    for (const auto& f : std::filesystem::directory_iterator(folder.file("probes")))
+        std::ofstream(f.path(), std::ios::app) << "{\"schema\":1,\"type\":\"pro";
+    auto s = probe_store::open(folder.file("probes"), now);
+    EXPECT_EQ(s->probes({}, now).at("records").size(), 1U);
+    ASSERT_TRUE(s->post(body({probe("here-2", 50, 100)}), "here", now).has_value());
+    EXPECT_EQ(probe_store::open(folder.file("probes"), now)->probes({}, now).at("records").size(), 2U);
+}
+
+TEST(probe_store, a_record_of_another_site_refuses_the_call) {
+    const slurm_test::stub_folder folder;
+    auto s = probe_store::open(folder.file("probes"), now);
+    const auto reply = s->post(body({probe("a-1", 60, 100), probe("b-1", 60, 100, "g4", "there")}), "here", now);
+    ASSERT_FALSE(reply.has_value());
+    EXPECT_EQ(reply.error().code, errc::not_owner);
+    EXPECT_EQ(s->probes({}, now).at("records").size(), 0U);
+}
+
+TEST(probe_store, bad_records_are_rejected_alone_with_field_and_reason) {
+    const slurm_test::stub_folder folder;
+    auto s = probe_store::open(folder.file("probes"), now);
+    value future = probe("f-1", -301, 100), old = probe("f-2", 401 * 86400.0, 100), negative = probe("f-3", 1, -5);
+    value name = probe("f-4", 1, 5, "a/b"), schema = probe("f-5", 1, 5), kind = probe("f-6", 1, 5);
+    schema.set("schema", 2);
+    kind.set("class", "perhaps");
+    const auto reply = s->post(body({future, old, negative, name, schema, kind, probe("ok-1", 1, 5)}), "here", now);
+    ASSERT_TRUE(reply.has_value());
+    EXPECT_EQ(*reply->at("accepted").as_i64(), 1);
+    std::string fields;
+    for (const auto& r : *reply->at("rejected").as_array()) fields += *r.at("field").as_string() + " ";
+    EXPECT_EQ(fields, "collected_s collected_s wait_s shape schema class ");
+    EXPECT_FALSE(s->post(json::make_object({{"records", 5}}), "here", now).has_value());
+}
+
+TEST(probe_store, estimates_show_the_newest_reading_and_gamma_side_by_side) {
+    const slurm_test::stub_folder folder;
+    auto s = probe_store::open(folder.file("probes"), now);
+    ASSERT_TRUE(
+        s->post(body({probe("p-1", 3600, 1000), probe("p-2", 60, 2000), probe("p-3", 50, 40, "g1"), usage("u-1", 0.2)}),
+                "here", now));
+    const auto e = s->estimates(now);
+    ASSERT_EQ(e.at("estimates").size(), 2U);
+    const value& row = e.at("estimates").at(1);
+    EXPECT_EQ(*row.at("shape").as_string(), "g4");
+    EXPECT_EQ(*row.at("wait_raw_s").as_double(), 2000);
+    EXPECT_EQ(*row.at("gamma").as_double(), 0.2);
+    EXPECT_NEAR(*row.at("wait_s").as_double(), 2000 * 0.6, 1e-9);
+    EXPECT_EQ(*row.at("age_s").as_double(), 60);
+    EXPECT_EQ(*row.at("wait_p50_s").as_double(), 1500);
+}
+
+TEST(probe_store, an_edited_shape_starts_a_new_series) {
+    const slurm_test::stub_folder folder;
+    auto s = probe_store::open(folder.file("probes"), now);
+    value edited = probe("p-2", 60, 5000);
+    edited.set("args_digest", "d2");
+    ASSERT_TRUE(s->post(body({probe("p-1", 3600, 1000), edited}), "here", now));
+    const auto answer = s->estimates(now);
+    for (const auto& row : *answer.at("estimates").as_array()) EXPECT_EQ(*row.at("readings").as_i64(), 1);
+}
+
+TEST(probe_store, predictions_of_own_jobs_are_scored) {
+    const slurm_test::stub_folder folder;
+    auto s = probe_store::open(folder.file("probes"), now);
+    const auto start = [](const std::string& id, double realised) {
+        return json::make_object({{"schema", 1},
+                                  {"type", "start"},
+                                  {"id", id},
+                                  {"site", "here"},
+                                  {"partition", "gpu"},
+                                  {"collected_s", now},
+                                  {"predicted_s", 100},
+                                  {"realised_s", realised},
+                                  {"p50_s", 100},
+                                  {"p90_s", 150}});
+    };
+    ASSERT_TRUE(
+        s->post(body({start("s-1", 90), start("s-2", 140), start("s-3", 160), start("s-4", 110)}), "here", now));
+    const auto answer = s->estimates(now);
+    const value& score = answer.at("scores").at(0);
+    EXPECT_EQ(*score.at("pairs").as_i64(), 4);
+    EXPECT_EQ(*score.at("bias_s").as_double(), 25);
+    EXPECT_EQ(*score.at("within_p50").as_double(), 0.25);
+    EXPECT_EQ(*score.at("within_p90").as_double(), 0.75);
+}
+
+TEST(probe_store, queries_filter_and_say_when_they_are_cut) {
+    const slurm_test::stub_folder folder;
+    auto s = probe_store::open(folder.file("probes"), now);
+    std::vector<value> many;
+    for (int i = 0; i < 30; ++i) many.push_back(probe("p-" + std::to_string(i), 60 + i, 10, i % 2 == 0 ? "g4" : "g1"));
+    ASSERT_TRUE(s->post(body(many), "here", now));
+    probe_query q;
+    q.shape = "g1";
+    EXPECT_EQ(s->probes(q, now).at("records").size(), 15U);
+    q.limit = 4;
+    EXPECT_TRUE(*s->probes(q, now).at("truncated").as_bool());
+    q.since_s = now - 10;
+    EXPECT_EQ(s->probes(q, now).at("records").size(), 0U);
+}
+
+}  // namespace
