@@ -61,6 +61,12 @@ commit_figures commit_thread::figures() {
 }
 
 void commit_thread::snapshot_after_this(std::function<void(result<snapshot_info>)> then) {
+    std::optional<error> failed;
+    {
+        const std::lock_guard held(mutex_);
+        failed = failure_;
+    }
+    if (failed) return then(*failed);
     {
         const std::lock_guard held(mutex_);
         store_.batches().close_batch();
