@@ -26,28 +26,8 @@ public:
     static constexpr std::size_t block_bytes = 128;
     static constexpr std::size_t output_bytes_max = 64;
 
-    /// Preconditions (asserted): 1 <= output_bytes <= 64.
-    constexpr explicit blake2b(std::size_t output_bytes) : output_bytes_(output_bytes) {
-        DARLCORE_ASSERT(output_bytes >= 1 && output_bytes <= output_bytes_max);
-        chain_[0] ^= 0x01010000U ^ output_bytes;
-    }
-
-    constexpr blake2b& update(std::string_view text) { return absorb(text.data(), text.size()); }
-    constexpr blake2b& update(std::span<const std::uint8_t> bytes) { return absorb(bytes.data(), bytes.size()); }
-    constexpr blake2b& update(std::span<const std::byte> bytes) { return absorb(bytes.data(), bytes.size()); }
-
-    /// Writes the digest; the object must not be used afterwards.
-    /// Preconditions (asserted): out.size() is the output size given at construction.
-    constexpr void finish(std::span<std::uint8_t> out) {
-        DARLCORE_ASSERT(out.size() == output_bytes_);
-        std::fill(buffer_.begin() + static_cast<std::ptrdiff_t>(filled_), buffer_.end(), std::uint8_t{0});
-        count_bytes(filled_);
-        compress(buffer_.data(), true);
-        for (std::size_t i = 0; i < out.size(); ++i)
-            out[i] = static_cast<std::uint8_t>(chain_[i / 8] >> (8U * (i % 8U)));
-    }
-
 private:
+    // Private functions come first: in constant expressions clang 14 calls only templates that it has read already.
     static constexpr std::array<std::uint64_t, 8> initial = {
         0x6a09e667f3bcc908U, 0xbb67ae8584caa73bU, 0x3c6ef372fe94f82bU, 0xa54ff53a5f1d36f1U,
         0x510e527fade682d1U, 0x9b05688c2b3e6c1fU, 0x1f83d9abfb41bd6bU, 0x5be0cd19137e2179U};
@@ -58,30 +38,6 @@ private:
         {12, 5, 1, 15, 14, 13, 4, 10, 0, 7, 6, 3, 9, 2, 8, 11}, {13, 11, 7, 14, 12, 1, 3, 9, 5, 0, 15, 4, 8, 6, 2, 10},
         {6, 15, 14, 9, 11, 3, 0, 8, 12, 2, 13, 7, 1, 4, 10, 5}, {10, 2, 8, 4, 7, 6, 1, 5, 15, 11, 9, 14, 3, 12, 13, 0}};
     using words = std::array<std::uint64_t, 16>;
-
-    template <class Byte>
-    constexpr blake2b& absorb(const Byte* data, std::size_t size) {
-        // The last block is kept back: only `finish` knows that it is the last.
-        while (size > 0) {
-            if (filled_ == block_bytes) {
-                count_bytes(block_bytes);
-                compress(buffer_.data(), false);
-                filled_ = 0;
-            }
-            if (filled_ == 0) {
-                for (; size > block_bytes; data += block_bytes, size -= block_bytes) {
-                    count_bytes(block_bytes);
-                    compress(data, false);
-                }
-            }
-            const std::size_t taken = std::min(block_bytes - filled_, size);
-            for (std::size_t i = 0; i < taken; ++i) buffer_[filled_ + i] = static_cast<std::uint8_t>(data[i]);
-            filled_ += taken;
-            data += taken;
-            size -= taken;
-        }
-        return *this;
-    }
 
     constexpr void count_bytes(std::size_t more) {
         counted_low_ += more;
@@ -146,6 +102,53 @@ private:
         for (std::size_t i = 0; i < 8; ++i) chain_[i] ^= v[i] ^ v[8 + i];
     }
 
+    template <class Byte>
+    constexpr blake2b& absorb(const Byte* data, std::size_t size) {
+        // The last block is kept back: only `finish` knows that it is the last.
+        while (size > 0) {
+            if (filled_ == block_bytes) {
+                count_bytes(block_bytes);
+                compress(buffer_.data(), false);
+                filled_ = 0;
+            }
+            if (filled_ == 0) {
+                for (; size > block_bytes; data += block_bytes, size -= block_bytes) {
+                    count_bytes(block_bytes);
+                    compress(data, false);
+                }
+            }
+            const std::size_t taken = std::min(block_bytes - filled_, size);
+            for (std::size_t i = 0; i < taken; ++i) buffer_[filled_ + i] = static_cast<std::uint8_t>(data[i]);
+            filled_ += taken;
+            data += taken;
+            size -= taken;
+        }
+        return *this;
+    }
+
+public:
+    /// Preconditions (asserted): 1 <= output_bytes <= 64.
+    constexpr explicit blake2b(std::size_t output_bytes) : output_bytes_(output_bytes) {
+        DARLCORE_ASSERT(output_bytes >= 1 && output_bytes <= output_bytes_max);
+        chain_[0] ^= 0x01010000U ^ output_bytes;
+    }
+
+    constexpr blake2b& update(std::string_view text) { return absorb(text.data(), text.size()); }
+    constexpr blake2b& update(std::span<const std::uint8_t> bytes) { return absorb(bytes.data(), bytes.size()); }
+    constexpr blake2b& update(std::span<const std::byte> bytes) { return absorb(bytes.data(), bytes.size()); }
+
+    /// Writes the digest; the object must not be used afterwards.
+    /// Preconditions (asserted): out.size() is the output size given at construction.
+    constexpr void finish(std::span<std::uint8_t> out) {
+        DARLCORE_ASSERT(out.size() == output_bytes_);
+        std::fill(buffer_.begin() + static_cast<std::ptrdiff_t>(filled_), buffer_.end(), std::uint8_t{0});
+        count_bytes(filled_);
+        compress(buffer_.data(), true);
+        for (std::size_t i = 0; i < out.size(); ++i)
+            out[i] = static_cast<std::uint8_t>(chain_[i / 8] >> (8U * (i % 8U)));
+    }
+
+private:
     std::array<std::uint64_t, 8> chain_ = initial;
     std::array<std::uint8_t, block_bytes> buffer_{};
     std::uint64_t counted_low_ = 0;
