@@ -10,6 +10,7 @@ if(DARLCORE_TORCH_DIR)
   target_link_libraries(torch INTERFACE ${DARLCORE_TORCH_CPU} ${DARLCORE_TORCH_C10})
   target_link_options(torch INTERFACE -Wl,--allow-shlib-undefined -Wl,-rpath,${DARLCORE_TORCH_DIR}/lib)
 else()
+  set(CMAKE_FIND_PACKAGE_TARGETS_GLOBAL ON)  # tests and benches link it too
   find_package(Torch REQUIRED)
 endif()
 
