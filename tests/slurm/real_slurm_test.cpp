@@ -1,0 +1,181 @@
+// SPDX-License-Identifier: Apache-2.0
+// Probes against a real Slurm on this machine (tests/slurm/cluster). Skipped with the reason where its packages are
+// missing.
+#include <gtest/gtest.h>
+#include <pwd.h>
+
+#include <unistd.h>
+#include <algorithm>
+
+#include <chrono>
+#include <cstdlib>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <thread>
+
+#include "backends/slurm/collector.hpp"
+#include "backends/slurm/queue_text.hpp"
+#include "darlcore/plan/estimate.hpp"
+
+namespace {
+
+using namespace darlcore;
+using namespace darlcore::slurm;
+
+run_answer call(std::vector<std::string> argv, const std::string& conf = {}, double limit_s = 60) {
+    run_request r;
+    r.argv = std::move(argv);
+    r.limit_s = limit_s;
+    std::vector<std::string> environment = scrubbed_environment(own_environment());
+    std::erase_if(environment, [](const std::string& e) { return e.rfind("SLURM_CONF=", 0) == 0; });
+    if (!conf.empty()) environment.push_back("SLURM_CONF=" + conf);
+    return run_command(r, environment);
+}
+
+class real_slurm : public ::testing::Test {
+protected:
+    static void SetUpTestSuite() {
+        const run_answer check = call({DARL_CLUSTER, "check"});
+        if (check.rc != 0) {
+            why_not_ = check.out;
+            return;
+        }
+        std::string pattern = (std::filesystem::temp_directory_path() / "darl-cluster-XXXXXX").string();
+        root_ = ::mkdtemp(pattern.data());
+        const run_answer up = call({DARL_CLUSTER, "up", root_, "sitea:2"}, {}, 120);
+        if (up.rc != 0) broken_ = up.out + up.err;
+    }
+    static void TearDownTestSuite() {
+        if (root_.empty()) return;
+        call({DARL_CLUSTER, "down", root_}, {}, 60);
+        std::error_code ignored;
+        std::filesystem::remove_all(root_, ignored);
+    }
+    void SetUp() override {
+        if (!why_not_.empty()) GTEST_SKIP() << why_not_;
+        ASSERT_EQ(broken_, "");
+    }
+    void TearDown() override {
+        if (root_.empty() || !broken_.empty()) return;
+        slurm({"scancel", "--full", "-u", std::to_string(::getuid())});
+        wait_for([&] { return slurm({"squeue", "-h"}).out.empty(); });
+    }
+
+    static std::string conf() { return root_ + "/sitea/slurm.conf"; }
+    static run_answer slurm(std::vector<std::string> argv) { return call(std::move(argv), conf()); }
+
+    // The scheduler works in rounds of two seconds; the condition, not the time, decides.
+    template <class Condition>
+    static bool wait_for(Condition holds) {
+        for (int i = 0; i < 200; ++i) {
+            if (holds()) return true;
+            std::this_thread::sleep_for(std::chrono::milliseconds(100));
+        }
+        return false;
+    }
+
+    static json::value probe(std::vector<std::string> args) {
+        collector_config c;
+        c.site = "sitea";
+        c.shapes.push_back({"shape", std::move(args)});
+        return probe_cycle(c, [](const run_request& r) { return call(r.argv, conf(), r.limit_s); }, {}).at(0);
+    }
+    static std::optional<double> wait_of(const json::value& record) { return record.at("wait_s").as_double(); }
+    static std::string class_of(const json::value& record) { return *record.at("class").as_string(); }
+
+    static std::string root_, why_not_, broken_;
+};
+
+std::string real_slurm::root_, real_slurm::why_not_, real_slurm::broken_;
+
+const std::vector<std::string> one_node{"-p", "gpu", "-N", "1", "--exclusive", "-t", "60"};
+
+TEST_F(real_slurm, the_estimate_follows_the_queue) {
+    auto idle = probe(one_node);
+    ASSERT_EQ(class_of(idle), "accepted") << json::dump(idle);
+    EXPECT_LE(*wait_of(idle), 5);
+    for (int i = 0; i < 2; ++i) {
+        const auto job = parse_submit(slurm({"sbatch", "-p", "gpu", "-N", "1", "--exclusive", "-t", "120", "-o",
+                                             "/dev/null", "--wrap", "sleep 600"})
+                                          .out);
+        ASSERT_TRUE(job.has_value());
+    }
+    ASSERT_TRUE(wait_for([&] {
+        const auto rows = parse_squeue(slurm({"squeue", "-h", "-o", "%i|%T|%M|%D|%R"}).out).rows;
+        return rows.size() == 2 &&
+               std::all_of(rows.begin(), rows.end(), [](const auto& r) { return r.state == "RUNNING"; });
+    }));
+    json::value busy;
+    EXPECT_TRUE(wait_for([&] {
+        busy = probe(one_node);
+        return class_of(busy) == "accepted" && *wait_of(busy) > 7000;
+    })) << json::dump(busy);
+    EXPECT_NEAR(*wait_of(busy), 7200, 120);
+    slurm({"scancel", "-u", std::to_string(::getuid())});
+    EXPECT_TRUE(wait_for([&] {
+        const auto again = probe(one_node);
+        return class_of(again) == "accepted" && *wait_of(again) <= 5;
+    }));
+}
+
+TEST_F(real_slurm, refusals_have_their_classes) {
+    EXPECT_EQ(class_of(probe({"-p", "gpu", "-N", "5", "-t", "60"})), "permanent_limit");
+    EXPECT_EQ(class_of(probe({"-p", "gpu", "-N", "1", "--gpus-per-node=9", "-t", "60"})), "permanent_limit");
+    EXPECT_EQ(class_of(probe({"-p", "gpu", "-N", "1", "-t", "9-00:00:00"})), "permanent_limit");
+    const auto nowhere = probe({"-p", "nowhere", "-N", "1", "-t", "60"});
+    EXPECT_EQ(class_of(nowhere), "denied") << json::dump(nowhere);
+    EXPECT_EQ(class_of(probe({"-p", "gpu", "-N", "2", "--gpus-per-node=4", "-t", "60"})), "accepted");
+}
+
+TEST_F(real_slurm, two_sizes_behind_one_maintenance_are_bound_by_it) {
+    ASSERT_EQ(slurm({"scontrol", "create", "reservation", "reservationname=m", "starttime=now", "duration=90",
+                     "users=" + std::string(::getpwuid(::getuid())->pw_name), "flags=maint,ignore_jobs", "nodes=ALL"})
+                  .rc,
+              0);
+    std::vector<plan::reading> cycle;
+    ASSERT_TRUE(wait_for([&] {
+        cycle.clear();
+        for (const char* nodes : {"1", "2"}) {
+            const auto r = probe({"-p", "gpu", "-N", nodes, "--exclusive", "-t", "60"});
+            plan::reading reading;
+            reading.partition = "gpu";
+            reading.nodes = nodes[0] == '1' ? 1 : 2;
+            reading.wait_s = wait_of(r);
+            reading.start_s = r.at("start_s").as_double();
+            cycle.push_back(reading);
+        }
+        return cycle[0].wait_s.value_or(0) > 1000 && cycle[0].start_s == cycle[1].start_s;
+    }));
+    EXPECT_EQ(plan::reservation_bound_partitions(cycle), std::vector<std::string>{"gpu"});
+    EXPECT_EQ(slurm({"scontrol", "delete", "reservationname=m"}).rc, 0);
+}
+
+TEST_F(real_slurm, job_records_are_read_as_they_are_printed) {
+    const auto job = parse_submit(slurm({"sbatch", "--parsable", "-J", "two words", "-p", "gpu", "-t", "30", "-o",
+                                         "/dev/null", "--wrap", "sleep 100"})
+                                      .out);
+    ASSERT_TRUE(job.has_value());
+    const auto records = parse_scontrol(slurm({"scontrol", "-o", "show", "job", std::to_string(job->job)}).out);
+    ASSERT_EQ(records.rows.size(), 1U);
+    EXPECT_EQ(records.rows[0].limit_s, 1800);
+    const auto& fields = records.rows[0].fields;
+    EXPECT_NE(std::find(fields.begin(), fields.end(), std::pair<std::string, std::string>("JobName", "two words")),
+              fields.end());
+    const auto partitions = parse_sinfo(slurm({"sinfo", "-h", "-o", "%P|%a|%l|%D|%t|%N"}).out);
+    ASSERT_FALSE(partitions.rows.empty());
+    EXPECT_EQ(partitions.malformed, 0U);
+    EXPECT_EQ(partitions.rows[0].partition, "gpu");
+    EXPECT_EQ(partitions.rows[0].limit_s, 2 * 86400);
+}
+
+TEST_F(real_slurm, no_controller_is_an_outage) {
+    collector_config c;
+    c.site = "sitea";
+    c.shapes.push_back({"shape", one_node});
+    const std::string nowhere = root_ + "/nowhere.conf";
+    const auto r = probe_cycle(c, [&](const run_request& request) { return call(request.argv, nowhere, 3); }, {}).at(0);
+    EXPECT_EQ(class_of(r), "outage");
+}
+
+}  // namespace
