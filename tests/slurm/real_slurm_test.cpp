@@ -70,6 +70,7 @@ protected:
     static bool wait_for(Condition holds) {
         for (int i = 0; i < 200; ++i) {
             if (holds()) return true;
+            // tidy: sleep, the scheduler is another process that can only be asked again
             std::this_thread::sleep_for(std::chrono::milliseconds(100));
         }
         return false;
