@@ -70,8 +70,7 @@ protected:
     static bool wait_for(Condition holds) {
         for (int i = 0; i < 200; ++i) {
             if (holds()) return true;
-            // tidy: sleep, the scheduler is another process that can only be asked again
-            std::this_thread::sleep_for(std::chrono::milliseconds(100));
+            std::this_thread::sleep_for(std::chrono::milliseconds(100));  // tidy: sleep, another process is asked again
         }
         return false;
     }
