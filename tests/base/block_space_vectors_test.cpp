@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <cmath>
 #include <fstream>
 #include <iterator>
 
@@ -7,6 +8,7 @@
 #include "adapters/formats/json.hpp"
 #include "darlcore/block_space.hpp"
 #include "darlcore/corpus.hpp"
+#include "darlcore/lease/ttl.hpp"
 #include "darlcore/phase.hpp"
 
 namespace {
@@ -151,6 +153,18 @@ TEST(block_space_vectors, blocks_per_phase) {
         const std::uint64_t k = u64_of(c.at("block_size"));
         EXPECT_EQ(blocks_up(h, shape, k).value(), u64_of(c.at("blocks_up")));
         EXPECT_EQ(blocks_nearest(h, shape, k).value(), u64_of(c.at("blocks_nearest")));
+    }
+}
+
+// The reference knows no default for sites without a phase time, so the test takes ours out.
+TEST(block_space_vectors, time_to_live_of_leases) {
+    lease::settings settings;
+    settings.default_ttl_s = settings.min_ttl_s;
+    for (const auto& c : *vectors().at("ttl").as_array()) {
+        const auto macro_step_ms = lease::claimed_ms(c.at("macro_step_s").as_double().value(), lease::macro_step_max_s);
+        const auto rtt_ms = lease::claimed_ms(c.at("rtt_s").as_double().value(), lease::rtt_max_s);
+        EXPECT_EQ(lease::ttl_ms(settings, 0, macro_step_ms, rtt_ms),
+                  std::llround(c.at("ttl_s").as_double().value() * 1000));
     }
 }
 
