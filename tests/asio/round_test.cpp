@@ -1,0 +1,273 @@
+// SPDX-License-Identifier: Apache-2.0
+// Rounds and blobs over the real binary: first weights, uploads in parts across restarts, a merge, the next generation.
+#include <csignal>
+#include <cstring>
+#include <fstream>
+
+#include <gtest/gtest.h>
+
+#include "adapters/formats/safetensors.hpp"
+#include "backends/curl/blob_transfer.hpp"
+#include "backends/storage/sha256.hpp"
+#include "tests/asio/raw_client.hpp"
+#include "tests/asio/serve_fixture.hpp"
+
+namespace {
+
+using namespace darlcore;
+using namespace darlcore::http::testing;
+
+constexpr std::size_t weights = 70'000;
+const lease::caller caller{{"alpha"}, {0x0123456789abcdefULL, 0xfedcba9876543210ULL}};
+
+json::value body_of_site(std::initializer_list<std::pair<std::string_view, json::value>> more = {}) {
+    json::value body = json::make_object({{"cluster", "alpha"}, {"incarnation", to_text(caller.incarnation)}});
+    for (const auto& [key, value] : more) body.set(key, value);
+    return body;
+}
+
+std::string read_file(const std::string& path) {
+    std::ifstream in(path, std::ios::binary);
+    return {std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>()};
+}
+
+const client::retry_world patient{[] { return 0.5; }, [](double) { return true; }};
+
+class round_over_http : public ::testing::Test {
+protected:
+    void start(bool first) {
+        std::vector<std::string> arguments{"--resume"};
+        if (first)
+            arguments = {
+                "--num-samples",        "40", "--block-size", "10", "--merge", "sum", "--round.live_window_s=60",
+                "--train.inner_steps=1"};
+        server_ = std::make_unique<served>(folder_ / "state", arguments);
+        ASSERT_TRUE(server_->up()) << server_->log();
+        client_ = std::make_unique<client::http_client>(server_->client());
+    }
+    void restart() {
+        server_->child().kill();
+        start(false);
+    }
+    client::json_answer ask(const std::string& path, const json::value& body) { return post(*client_, path, body); }
+
+    /// A safetensors file of one tensor whose values are all `value`.
+    client::upload_job make_file(const std::string& name, float value, const formats::safetensors_metadata& metadata) {
+        const std::string path = folder_ / name;
+        const std::vector<float> values(weights, value);
+        const tensor_spec spec{"w", dtype::f32, {weights}};
+        auto out = formats::safetensors_writer::create(path, std::span(&spec, 1), metadata).value();
+        EXPECT_TRUE(out.write(std::as_bytes(std::span(values))));
+        EXPECT_TRUE(out.finish());
+        client::upload_job job;
+        job.path = path;
+        const std::string bytes = read_file(path);
+        job.sha256 = storage::sha256_hex(bytes);
+        job.bytes = bytes.size();
+        job.codec = "f32";
+        job.who = caller;
+        return job;
+    }
+    json::value poll() {
+        const auto got = ask("/round/poll", body_of_site({{"have_generation", 0}, {"state", "idle"}}));
+        EXPECT_EQ(got.status, 200) << json::dump(got.body);
+        return got.body;
+    }
+    void begin_run() {
+        start(true);
+        ASSERT_EQ(ask("/register", body_of_site({{"protocol", 2}, {"ranks", 1}})).status, 200);
+        const auto joined =
+            ask("/round/join", body_of_site({{"layout_digest", ""},
+                                             {"schedule_digest", "s"},
+                                             {"seq_len", 8},
+                                             {"codecs", json::value(json::array{json::value("f32")})}}));
+        ASSERT_EQ(joined.status, 200) << json::dump(joined.body);
+        run_id_ = *joined.body.at("run_id").as_string();
+        ASSERT_EQ(*poll().at("action").as_string(), "init");
+        client::upload_job init = make_file("init", 1.0F, {});
+        init.purpose = "init";
+        const auto sent = client::upload_blob(*client_, init, patient);
+        ASSERT_TRUE(sent) << to_text(sent.error());
+        train_ = poll();
+        ASSERT_EQ(*train_.at("action").as_string(), "train") << json::dump(train_);
+    }
+    client::upload_job make_delta(float value) {
+        client::upload_job job = make_file("delta" + std::to_string(value), value,
+                                           {{"darl.run_id", run_id_},
+                                            {"darl.site", "alpha"},
+                                            {"darl.base_generation", "0"},
+                                            {"darl.tokens", "320"},
+                                            {"darl.steps", "1"},
+                                            {"darl.codec", "f32"}});
+        job.base = generation{0};
+        return job;
+    }
+    std::string announce(const client::upload_job& job) {
+        const auto got = ask("/blobs", body_of_site({{"bytes", job.bytes},
+                                                     {"sha256", job.sha256},
+                                                     {"purpose", "delta"},
+                                                     {"codec", "f32"},
+                                                     {"base_generation", 0}}));
+        EXPECT_TRUE(got.status == 201 || got.status == 200) << json::dump(got.body);
+        const json::value* id = got.body.find("upload");
+        return id == nullptr ? std::string() : *id->as_string();
+    }
+    client::answer patch(const std::string& id, std::uint64_t offset, const std::string& part,
+                         const std::string& checksum = "",
+                         const std::string& incarnation = to_text(caller.incarnation)) {
+        client::call c;
+        c.method = "PATCH";
+        c.path = "/blobs/uploads/" + id;
+        c.body = part;
+        c.headers = {{"Upload-Offset", std::to_string(offset)},
+                     {"X-DARL-Cluster", "alpha"},
+                     {"X-DARL-Incarnation", incarnation}};
+        if (!checksum.empty()) c.headers.emplace_back("Upload-Checksum", "sha256 " + checksum);
+        return client_->perform(c).value_or(client::answer{});
+    }
+    /// Leases everything and reserves it; the claims of a contribution.
+    json::value claims() {
+        json::value out = json::array{};
+        for (int i = 0; i < 8; ++i) {
+            const auto got = ask("/acquire", body_of_site({{"blocks", 4}}));
+            EXPECT_EQ(got.status, 200);
+            if (*got.body.at("status").as_string() != "granted") break;
+            for (const json::value& l : *got.body.at("leases").as_array()) {
+                const auto reserved = ask(
+                    "/reserve",
+                    body_of_site({{"lease", l.at("lease_id")}, {"token", l.at("token")}, {"through", l.at("end")}}));
+                EXPECT_EQ(reserved.status, 200) << json::dump(reserved.body);
+                out.push_back(json::make_object({{"lease", l.at("lease_id")},
+                                                 {"token", l.at("token")},
+                                                 {"from", l.at("start")},
+                                                 {"through", l.at("end")}}));
+            }
+        }
+        return out;
+    }
+
+    temporary_folder folder_;
+    std::unique_ptr<served> server_;
+    std::unique_ptr<client::http_client> client_;
+    std::string run_id_;
+    json::value train_;
+};
+
+TEST_F(round_over_http, a_contribution_uploaded_across_restarts_becomes_the_next_generation) {
+    begin_run();
+    const std::string wire = *train_.at("wire").at("sha256").as_string();
+    const auto fetched = client::download_blob(*client_, wire, train_.at("wire").at("bytes").as_u64().value(),
+                                               folder_ / "wire", patient);
+    ASSERT_TRUE(fetched) << to_text(fetched.error());
+    const json::value leases = claims();
+    ASSERT_GE(leases.size(), 1U);
+    const client::upload_job delta = make_delta(2.0F);
+    const std::string bytes = read_file(delta.path);
+    const std::string id = announce(delta);
+    const std::size_t third = bytes.size() / 3;
+    EXPECT_EQ(patch(id, 0, bytes.substr(0, third)).status, 204);
+    restart();
+    EXPECT_EQ(patch(id, third, bytes.substr(third, third)).status, 204);
+    restart();
+    const auto last = patch(id, 2 * third, bytes.substr(2 * third));
+    EXPECT_EQ(last.status, 200) << last.body;
+    json::value claim = body_of_site({{"id", "phase-1"},
+                                      {"base_generation", 0},
+                                      {"sha256", delta.sha256},
+                                      {"codec", "f32"},
+                                      {"tokens", 320},
+                                      {"steps", 1},
+                                      {"loss_sum", 1.0},
+                                      {"loss_count", 1},
+                                      {"leases", leases}});
+    const auto pledged = ask("/round/contribute", claim);
+    ASSERT_EQ(pledged.status, 200) << json::dump(pledged.body);
+    EXPECT_EQ(*pledged.body.at("status").as_string(), "pledged");
+    json::value round;
+    do {
+        round = get(*client_, "/round").body;  // ctest's limit ends it when the merge never comes
+    } while (round.at("generation").as_u64() == 0U);
+    const auto again = ask("/round/contribute", claim);
+    EXPECT_EQ(*again.body.at("status").as_string(), "merged") << json::dump(again.body);
+    const auto model = formats::safetensors_reader::open(folder_ / "state/model/gen-000000000001/global.safetensors");
+    ASSERT_TRUE(model) << to_text(model.error());
+    std::vector<float> values(weights);
+    ASSERT_TRUE(model->read_all(*model->header().find("w"), std::as_writable_bytes(std::span(values))));
+    EXPECT_EQ(values.front(), 3.0F);
+    EXPECT_EQ(values.back(), 3.0F);
+    const auto status = get(*client_, "/status").body;
+    EXPECT_EQ(status.at("committed").as_u64(), pledged.body.at("pledged_blocks").as_u64())
+        << "blocks and model move together";
+    restart();
+    EXPECT_EQ(get(*client_, "/round").body.at("generation").as_u64(), 1U);
+    EXPECT_EQ(server_->stop(), 0) << server_->log();
+}
+
+TEST_F(round_over_http, wrong_parts_are_refused_with_their_codes) {
+    begin_run();
+    const client::upload_job delta = make_delta(2.0F);
+    const std::string bytes = read_file(delta.path);
+    const std::string id = announce(delta);
+    std::string flipped = bytes.substr(0, 1000);
+    flipped[500] = static_cast<char>(flipped[500] ^ 1);
+    EXPECT_EQ(patch(id, 0, flipped, storage::sha256_hex(bytes.substr(0, 1000))).status, 460);
+    const auto wrong_offset = patch(id, 7, bytes.substr(7, 100));
+    EXPECT_EQ(wrong_offset.status, 409);
+    ASSERT_NE(wrong_offset.header("upload-offset"), nullptr);
+    EXPECT_EQ(*wrong_offset.header("upload-offset"), "0");
+    EXPECT_EQ(patch("unknown-upload", 0, "x").status, 410);
+    EXPECT_EQ(patch(id, 0, "x", "zz").status, 400);
+    EXPECT_EQ(patch(id, 0, "x", "", "00000000000000000000000000000001").status, 409)
+        << "another process of the site is fenced";
+    std::string damaged = bytes;
+    damaged[bytes.size() - 10] = static_cast<char>(damaged[bytes.size() - 10] ^ 1);
+    EXPECT_EQ(patch(id, 0, damaged).status, 422) << "the whole has another digest than announced";
+    EXPECT_EQ(patch(announce(delta), 0, bytes).status, 200);
+    client::call head;
+    head.method = "HEAD";
+    head.path = "/blobs/uploads/" + id;
+    EXPECT_EQ(client_->perform(head)->status, 410);
+    EXPECT_EQ(ask("/round/contribute",
+                  body_of_site({{"id", "x"}, {"base_generation", 0}, {"sha256", std::string(64, 'a')}, {"tokens", 1}}))
+                  .code,
+              "blob_missing");
+    EXPECT_EQ(ask("/blobs", body_of_site({{"bytes", delta.bytes},
+                                          {"sha256", delta.sha256},
+                                          {"purpose", "delta"},
+                                          {"codec", "f32"},
+                                          {"base_generation", 7}}))
+                  .code,
+              "stale_generation");
+}
+
+TEST_F(round_over_http, ranges_etags_and_heads_of_blobs) {
+    begin_run();
+    const std::string path = "/blobs/sha256/" + *train_.at("wire").at("sha256").as_string();
+    const auto ask_range = [&](std::vector<std::pair<std::string, std::string>> headers, const char* method = "GET") {
+        client::call c;
+        c.method = method;
+        c.path = path;
+        c.headers = std::move(headers);
+        return client_->perform(c).value();
+    };
+    const auto whole = ask_range({});
+    EXPECT_EQ(whole.status, 200);
+    EXPECT_EQ(storage::sha256_hex(whole.body), *train_.at("wire").at("sha256").as_string());
+    const auto part = ask_range({{"Range", "bytes=10-19"}});
+    EXPECT_EQ(part.status, 206);
+    EXPECT_EQ(part.body, whole.body.substr(10, 10));
+    EXPECT_EQ(*part.header("content-range"), "bytes 10-19/" + std::to_string(whole.body.size()));
+    EXPECT_EQ(ask_range({{"Range", "bytes=0-1,4-5"}}).status, 416);
+    EXPECT_EQ(ask_range({{"Range", "bytes=" + std::to_string(whole.body.size()) + "-"}}).status, 416);
+    EXPECT_EQ(ask_range({{"Range", "bytes=0-1"}, {"If-Range", "\"other\""}}).status, 200);
+    const auto head = ask_range({}, "HEAD");
+    EXPECT_EQ(head.status, 200);
+    EXPECT_EQ(*head.header("content-length"), std::to_string(whole.body.size()));
+    client::call absent;
+    absent.path = "/blobs/sha256/" + std::string(64, 'a');
+    EXPECT_EQ(client_->perform(absent)->status, 404);
+    absent.path = "/blobs/sha256/../../term";
+    EXPECT_EQ(client_->perform(absent)->status, 400);
+}
+
+}  // namespace
