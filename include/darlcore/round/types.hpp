@@ -47,8 +47,13 @@ constexpr std::string_view word(site_activity a) noexcept {
 struct round_time {
     std::int64_t ms = 0;
     friend constexpr auto operator<=>(const round_time&, const round_time&) = default;
-    friend constexpr round_time operator+(round_time t, std::int64_t duration_ms) { return {t.ms + duration_ms}; }
-    friend constexpr std::int64_t operator-(round_time a, round_time b) { return a.ms - b.ms; }
+    // Wrapping, not undefined, for figures that only a damaged file can hold.
+    friend constexpr round_time operator+(round_time t, std::int64_t duration_ms) {
+        return {static_cast<std::int64_t>(static_cast<std::uint64_t>(t.ms) + static_cast<std::uint64_t>(duration_ms))};
+    }
+    friend constexpr std::int64_t operator-(round_time a, round_time b) {
+        return static_cast<std::int64_t>(static_cast<std::uint64_t>(a.ms) - static_cast<std::uint64_t>(b.ms));
+    }
 };
 
 /// Limits and policies of the rounds; pinned with the run.
