@@ -246,7 +246,6 @@ struct access {
         auto advanced = m.leases_.apply(next, now);
         note_events(m, out, advanced.events, now);
         if (!advanced.ok()) return;
-        out.effects.emplace_back(effects::prepare_epoch{epoch_index{m.leases_.epoch().count}});
         out.effects.emplace_back(effects::wake{std::nullopt});
     }
 
@@ -261,11 +260,32 @@ struct access {
                 std::move(s.effects)};
     }
 
+    /// Asks for the order of the next epoch as soon as this one has nothing left to give out.
+    static void prepare_next_epoch(machine& m, step& out) {
+        const epoch_index next{m.leases_.epoch().count + 1};
+        if (next.count >= m.settings_.lease.max_epochs || m.asked_for_ == next) return;
+        if (m.leases_.counts().unassigned > 0) return;
+        m.asked_for_ = next;
+        out.effects.emplace_back(effects::prepare_epoch{next});
+    }
+    /// Deltas of older generations can never be used: what is known of them may go.
+    static void forget_stale_blobs(machine& m) {
+        const generation current = m.rounds_.current();
+        std::erase_if(m.blobs_, [&](const auto& entry) {
+            const auto& told = entry.second.metadata;
+            return told && told->base_generation < current;
+        });
+    }
+
     // --- blocks and windows -------------------------------------------------------------------------------------
 
     static const epoch_map& map(const machine& m) {
-        if (!m.map_ || m.map_->epoch() != m.leases_.epoch())
-            m.map_ = block_space::build(m.settings_.space, m.leases_.epoch()).value();
+        const epoch_index epoch = m.leases_.epoch();
+        if (m.map_ && m.map_->epoch() == epoch) return *m.map_;
+        if (m.next_map_ && m.next_map_->epoch() == epoch)
+            m.map_ = std::exchange(m.next_map_, nullptr);
+        else
+            m.map_ = block_space::build(m.settings_.space, epoch).value();
         return *m.map_;
     }
     static std::uint64_t windows_of(const machine& m, const span& s) { return map(m).window_count(s); }

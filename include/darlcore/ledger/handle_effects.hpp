@@ -193,6 +193,7 @@ inline outcome<ok_reply> machine::handle(const merge_done& in, ledger_time now) 
     }
     access::note(*this, out, std::move(fact), now);
     access::note_events(*this, out, events, now);
+    access::forget_stale_blobs(*this);
     for (const auto& file : bad_files) out.effects.emplace_back(effects::delete_blob{file});
     detail::tell_published(*this, out.effects);
     out.effects.emplace_back(effects::wake{std::nullopt});

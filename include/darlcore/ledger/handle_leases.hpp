@@ -93,11 +93,10 @@ inline outcome<register_reply> machine::handle(const register_request& in, ledge
 
 inline outcome<acquire_reply> machine::handle(const acquire_request& in, ledger_time now) {
     access::step out;
-    const epoch_index before = leases_.epoch();
     auto answer = leases_.apply(in, now);
     access::note_events(*this, out, answer.events, now);
     rounds_.touch(in.who.site, now);
-    if (leases_.epoch() != before) out.effects.emplace_back(effects::prepare_epoch{leases_.epoch()});
+    access::prepare_next_epoch(*this, out);
     access::settle(*this, out, now);
     if (!answer.ok()) return access::refused<acquire_reply>(std::move(out), answer.refused());
     return access::done(std::move(out), acquire_reply{answer.reply(), epoch_digest()});
@@ -153,7 +152,6 @@ inline outcome<advance_reply> machine::handle(const advance_request& in, ledger_
     auto answer = leases_.apply(request, now);
     access::note_events(*this, out, answer.events, now);
     if (answer.ok() && answer.reply().advanced) {
-        out.effects.emplace_back(effects::prepare_epoch{leases_.epoch()});
         out.effects.emplace_back(effects::wake{std::nullopt});
     }
     access::settle(*this, out, now);

@@ -135,6 +135,8 @@ private:
     std::map<std::string, blob_facts> blobs_;
     ledger_time last_lease_tick_;
     mutable std::shared_ptr<const epoch_map> map_;
+    mutable std::shared_ptr<const epoch_map> next_map_;  // of the following epoch, when it was prepared
+    epoch_index asked_for_;                              // last epoch of a prepare_epoch
     mutable std::string epoch_digest_;
     order_switches switches_;
 };

@@ -43,7 +43,10 @@ inline result<void> machine::replay(const record& r, ledger_time at) {
 
 inline void machine::adopt(std::shared_ptr<const epoch_map> prepared) {
     DARLCORE_ASSERT(prepared != nullptr && prepared->parameters() == settings_.space);
-    if (prepared->epoch() == leases_.epoch()) map_ = std::move(prepared);
+    if (prepared->epoch() == leases_.epoch())
+        map_ = std::move(prepared);
+    else if (prepared->epoch().count == leases_.epoch().count + 1)
+        next_map_ = std::move(prepared);
 }
 
 inline epoch_index machine::epoch() const { return leases_.epoch(); }
