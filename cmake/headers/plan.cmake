@@ -7,12 +7,15 @@ set(DARLCORE_HEADERS_PLAN
   ${PROJECT_SOURCE_DIR}/include/darlcore/plan/estimate.hpp
   ${PROJECT_SOURCE_DIR}/include/darlcore/plan/exclusion.hpp
   ${PROJECT_SOURCE_DIR}/include/darlcore/plan/fluid.hpp
+  ${PROJECT_SOURCE_DIR}/include/darlcore/plan/monte_carlo.hpp
   ${PROJECT_SOURCE_DIR}/include/darlcore/plan/objective.hpp
   ${PROJECT_SOURCE_DIR}/include/darlcore/plan/options.hpp
+  ${PROJECT_SOURCE_DIR}/include/darlcore/plan/queue_sim.hpp
   ${PROJECT_SOURCE_DIR}/include/darlcore/plan/round_cost.hpp
   ${PROJECT_SOURCE_DIR}/include/darlcore/plan/round_draft.hpp
   ${PROJECT_SOURCE_DIR}/include/darlcore/plan/schedule.hpp
   ${PROJECT_SOURCE_DIR}/include/darlcore/plan/search.hpp
+  ${PROJECT_SOURCE_DIR}/include/darlcore/plan/trace.hpp
   ${PROJECT_SOURCE_DIR}/include/darlcore/plan/usage.hpp
   ${PROJECT_SOURCE_DIR}/include/darlcore/plan/waterfill.hpp
 )

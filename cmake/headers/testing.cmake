@@ -7,6 +7,7 @@ set(DARLCORE_HEADERS_TESTING
   ${PROJECT_SOURCE_DIR}/include/darlcore/testing/phase_properties.hpp
   ${PROJECT_SOURCE_DIR}/include/darlcore/testing/phase_twin.hpp
   ${PROJECT_SOURCE_DIR}/include/darlcore/testing/plan_twins.hpp
+  ${PROJECT_SOURCE_DIR}/include/darlcore/testing/queue_twin.hpp
   ${PROJECT_SOURCE_DIR}/include/darlcore/testing/property.hpp
   ${PROJECT_SOURCE_DIR}/include/darlcore/testing/space_generators.hpp
   ${PROJECT_SOURCE_DIR}/include/darlcore/testing/space_properties.hpp

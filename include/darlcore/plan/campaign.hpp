@@ -36,6 +36,7 @@ struct plan_option {
     double lead_s = 0;
     double begin_s = 0;
     bool has_checkpoint = false;
+    std::vector<double> link_waits_s;  // of each link, where they are known one by one (drawn or realised)
 
     friend bool operator==(const plan_option&, const plan_option&) = default;
 };
@@ -118,6 +119,11 @@ struct campaign_model {
 
 namespace detail {
 
+inline chain_spec spec_of(const plan_option& o) {
+    return {o.begin_s, o.wait_s, o.walltime_s,     o.startup_s,   o.lead_s,
+            o.links,   o.chain,  o.has_checkpoint, o.link_waits_s};
+}
+
 inline result<void> check(const plan_option& o, std::size_t row) {
     const std::string where = "option " + std::to_string(row + 1) + " (site " + o.site + "): ";
     const auto duration = [](double v) { return std::isfinite(v) && v >= 0; };
@@ -187,9 +193,7 @@ inline result<campaign_model> make_campaign(const calibration& c, std::span<cons
         if (auto ok = detail::check(o, i); !ok) return ok.error();
         const auto cost = cost_of(c, o.site, o.gpus);
         if (!cost) return cost.error();
-        const auto links =
-            chain_links({o.begin_s, o.wait_s, o.walltime_s, o.startup_s, o.lead_s, o.links, o.chain, o.has_checkpoint},
-                        config.horizon_s);
+        const auto links = chain_links(detail::spec_of(o), config.horizon_s);
         const auto refused = std::count_if(links.begin(), links.end(), [](const link& l) { return l.refused; });
         if (refused > 0)
             m.warnings.push_back(

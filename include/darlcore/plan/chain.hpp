@@ -49,6 +49,7 @@ struct chain_spec {
     std::uint32_t links = 1;
     chain_policy chain = chain_policy::none;
     bool has_checkpoint = false;
+    std::vector<double> waits_s;  // of each link, where they are known one by one; the others wait wait_s
 };
 
 /// The links of one lane up to `horizon_s` (links that would arrive later are left out).
@@ -61,17 +62,19 @@ inline std::vector<link> chain_links(const chain_spec& c, double horizon_s) {
     std::vector<link> made;
     const std::uint32_t count = c.chain == chain_policy::none ? std::min(c.links, 1U) : c.links;
     for (std::uint32_t k = 0; k < count; ++k) {
+        const double wait_s = k < c.waits_s.size() ? c.waits_s[k] : c.wait_s;
+        DARLCORE_ASSERT(std::isfinite(wait_s) && wait_s >= 0);
         link l;
         if (k == 0) {
             l.submit_s = c.begin_s;
-            l.arrival_s = c.begin_s + c.wait_s;
+            l.arrival_s = c.begin_s + wait_s;
             l.cold = !c.has_checkpoint;
         } else if (c.chain == chain_policy::self) {
             l.submit_s = made.back().arrival_s;
-            l.arrival_s = l.submit_s + std::max(c.walltime_s - c.lead_s, c.wait_s);
+            l.arrival_s = l.submit_s + std::max(c.walltime_s - c.lead_s, wait_s);
         } else {
             l.submit_s = made.back().end_s;
-            l.arrival_s = l.submit_s + c.wait_s;
+            l.arrival_s = l.submit_s + wait_s;
         }
         if (l.arrival_s >= horizon_s) break;
         l.end_s = l.arrival_s + c.walltime_s;

@@ -58,8 +58,7 @@ inline void collapse(std::vector<plan_option>& options, double horizon_s) {
                      [](const auto& a, const auto& b) { return a.lanes * a.links < b.lanes * b.links; });
     for (const plan_option& o : options) {
         std::vector<std::pair<double, double>> productive{{o.gpus, o.lanes}};
-        const auto links = chain_links(
-            {o.begin_s, o.wait_s, o.walltime_s, o.startup_s, o.lead_s, o.links, o.chain, o.has_checkpoint}, horizon_s);
+        const auto links = chain_links(spec_of(o), horizon_s);
         for (const lane_window& w : windows_of(links, horizon_s)) productive.emplace_back(w.start_s, w.end_s);
         if (std::find(seen.begin(), seen.end(), productive) != seen.end()) continue;
         seen.push_back(std::move(productive));

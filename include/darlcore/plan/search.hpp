@@ -64,8 +64,7 @@ public:
         const auto* fixed = std::get_if<std::uint32_t>(&config.inner_steps);
         const double steps = config.rules == rule_set::strict ? 1.0 : fixed != nullptr ? *fixed : 1e12;
         free_ = cost ? 8.0 * steps * o.lanes * static_cast<double>(cost->batch) : 0;
-        const auto links = chain_links(
-            {o.begin_s, o.wait_s, o.walltime_s, o.startup_s, o.lead_s, o.links, o.chain, o.has_checkpoint}, horizon_s);
+        const auto links = chain_links(spec_of(o), horizon_s);
         double sum = 0;
         for (const lane_window& w : windows_of(links, horizon_s)) {
             starts_.push_back(w.start_s);

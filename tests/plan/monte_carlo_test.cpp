@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "darlcore/plan/monte_carlo.hpp"
+
+#include <gtest/gtest.h>
+
+namespace {
+
+using namespace darlcore;
+using namespace darlcore::plan;
+
+calibration two_sites() {
+    calibration c;
+    c.merge_s = 17;
+    c.transfer_s = {{"a", 33.5}, {"b", 64.2}};
+    c.eval_fixed_s = {{"a", 23.6}, {"b", 34.7}};
+    c.join_stall_s = 378;
+    c.seq_len = 2048;
+    c.block_windows = 1024;
+    c.geometries = {{"a@4", {89.8, 32}}, {"b@8", {38.2, 64}}};
+    c.regimes = {{"a@4", quality::identified}, {"b@8", quality::identified}, {"a@4+b@8", quality::identified}};
+    return c;
+}
+
+std::vector<site_choices> choices() {
+    plan_option a, b;
+    a.site = "a";
+    a.gpus = 4;
+    a.wait_s = 7200;
+    b.site = "b";
+    b.gpus = 8;
+    b.wait_s = 600;
+    for (plan_option* o : {&a, &b}) {
+        o->shape = "s";
+        o->walltime_s = 6 * 3600;
+        o->startup_s = 108;
+        o->links = 4;
+        o->chain = chain_policy::self;
+    }
+    return {{"a", {a}}, {"b", {b}}};
+}
+
+campaign_config config() {
+    campaign_config k;
+    k.horizon_s = 400000;
+    k.blocks_unassigned = 600;
+    return k;
+}
+
+TEST(monte_carlo, without_spread_it_is_the_plain_plan) {
+    const calibration c = two_sites();
+    const auto all = choices();
+    const std::vector<std::vector<plan_option>> plans{{all[0].options[0], all[1].options[0]}, {all[0].options[0]}};
+    const wait_distribution wait_a = wait_distribution::constant(7200), wait_b = wait_distribution::constant(600);
+    const wait_model model = [&](const plan_option& o) -> const wait_distribution& {
+        return o.site == "a" ? wait_a : wait_b;
+    };
+    monte_carlo_settings s;
+    s.draws = 20;
+    const auto d = monte_carlo(c, plans, all, config(), model, s);
+    ASSERT_TRUE(d.has_value());
+    for (std::size_t p = 0; p < plans.size(); ++p) {
+        const auto plain = score_plan(c, plans[p], config());
+        EXPECT_EQ((*d)[p].p10_s, plain->time_s);
+        EXPECT_EQ((*d)[p].p90_s, plain->time_s);
+        EXPECT_NEAR((*d)[p].node_hours, plain->node_hours, 1e-9);
+    }
+    EXPECT_EQ(std::min((*d)[0].regret_mean_s, (*d)[1].regret_mean_s), 0);
+}
+
+TEST(monte_carlo, regret_is_never_negative_and_zero_for_the_best_in_hindsight) {
+    const calibration c = two_sites();
+    const auto all = choices();
+    std::vector<std::vector<plan_option>> plans{
+        {all[0].options[0], all[1].options[0]}, {all[0].options[0]}, {all[1].options[0]}};
+    for (const auto& b : baselines(c, all)) plans.push_back(b.options);
+    const wait_distribution wide({{0, 1}, {3600, 1}, {20000, 1}, {90000, 1}});
+    const wait_model model = [&](const plan_option&) -> const wait_distribution& { return wide; };
+    monte_carlo_settings s;
+    s.draws = 60;
+    s.deadline_s = 40000;
+    const auto d = monte_carlo(c, plans, all, config(), model, s);
+    ASSERT_TRUE(d.has_value());
+    bool differs = false;
+    for (const auto& p : *d) {
+        EXPECT_GE(p.regret_mean_s, 0);
+        EXPECT_LE(p.p10_s, p.p50_s);
+        EXPECT_LE(p.p50_s, p.p90_s);
+        differs = differs || p.p10_s < p.p90_s;
+    }
+    EXPECT_TRUE(differs);
+    EXPECT_EQ((*monte_carlo(c, plans, all, config(), model, s))[0].p50_s, (*d)[0].p50_s);
+    s.seed = 2;
+    EXPECT_NE((*monte_carlo(c, plans, all, config(), model, s))[0].mean_s, (*d)[0].mean_s);
+}
+
+TEST(monte_carlo, plans_share_their_draws) {
+    const plan_option a = choices()[0].options[0];
+    plan_option later = a;
+    later.begin_s = 9999;
+    for (std::uint32_t k = 0; k < 5; ++k)
+        EXPECT_EQ(darlcore::plan::detail::common_share(1, 3, a, k),
+                  darlcore::plan::detail::common_share(1, 3, later, k));
+    EXPECT_NE(darlcore::plan::detail::common_share(1, 3, a, 0), darlcore::plan::detail::common_share(1, 3, a, 1));
+}
+
+TEST(trace, like_jobs_of_the_partition_come_first_and_old_ones_fade) {
+    std::vector<past_job> jobs;
+    for (int i = 0; i < 60; ++i) jobs.push_back({"gpu", 1000.0 * i, 1000.0 * i + 100, 50, 3600, 1});
+    for (int i = 0; i < 60; ++i) jobs.push_back({"gpu", 1000.0 * i, 1000.0 * i + 5000, 50, 86400, 16});
+    for (int i = 0; i < 60; ++i) jobs.push_back({"cpu", 1000.0 * i, 1000.0 * i + 9, 50, 3600, 1});
+    trace_settings t;
+    t.now_s = 100000;
+    EXPECT_EQ(waits_from_trace(jobs, "gpu", 1, 3600, t).at(0.99), 100);
+    EXPECT_EQ(waits_from_trace(jobs, "gpu", 16, 86400, t).at(0.01), 5000);
+    EXPECT_FALSE(waits_from_trace(jobs, "gpu", 1, 3600, t).pooled());
+    const auto other = waits_from_trace(jobs, "none", 1, 3600, t);
+    EXPECT_TRUE(other.pooled());
+    EXPECT_FALSE(other.empty());
+    EXPECT_TRUE(waits_from_trace(std::span(jobs).first(5), "gpu", 1, 3600, t).empty());
+}
+
+TEST(trace, ratios_scale_the_live_estimate) {
+    const std::vector<std::pair<double, double>> pairs{{100, 50}, {100, 150}, {0, 7}};
+    const auto d = waits_from_ratios(1000, pairs);
+    EXPECT_EQ(d.size(), 2U);
+    EXPECT_EQ(d.at(0), 500);
+    EXPECT_EQ(d.at(0.9), 1500);
+}
+
+}  // namespace
