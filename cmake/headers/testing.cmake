@@ -14,4 +14,10 @@ set(DARLCORE_HEADERS_TESTING
   ${PROJECT_SOURCE_DIR}/include/darlcore/testing/space_twin.hpp
   ${PROJECT_SOURCE_DIR}/include/darlcore/testing/tensor_backend_contract.hpp
   ${PROJECT_SOURCE_DIR}/include/darlcore/testing/tensor_backend_support.hpp
+  ${PROJECT_SOURCE_DIR}/include/darlcore/testing/lease_audit.hpp
+  ${PROJECT_SOURCE_DIR}/include/darlcore/testing/lease_generators.hpp
+  ${PROJECT_SOURCE_DIR}/include/darlcore/testing/lease_model.hpp
+  ${PROJECT_SOURCE_DIR}/include/darlcore/testing/lease_twin.hpp
+  ${PROJECT_SOURCE_DIR}/include/darlcore/testing/lease_twin_grants.hpp
+  ${PROJECT_SOURCE_DIR}/include/darlcore/testing/lease_twin_world.hpp
 )

@@ -85,6 +85,7 @@ public:
     std::variant<std::optional<events::resolved>, refusal> decide(const resolve& in) const;
 
     // reads
+    [[nodiscard]] Mutation mutation() const { return mutation_; }
     [[nodiscard]] const lease::settings& rules() const { return b_.settings; }
     [[nodiscard]] const lease::geometry& geometry() const { return b_.geometry; }
     [[nodiscard]] darlcore::term term() const { return b_.term; }

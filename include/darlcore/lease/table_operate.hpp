@@ -269,13 +269,15 @@ outcome<tick_reply> basic_table<M>::apply(const tick&, ledger_time now) {
         live_[slot].dirty = false;
     }
     for (const std::uint32_t n : dirty_sites_) {
-        const live_site& live = site_live_[n];
+        live_site& live = site_live_[n];
         if (live.dirty && live.last_seen != never_seen)
             e.sites.push_back({site_number{n}, live.last_seen, live.macro_step_ms, live.rtt_ms});
+        live.dirty = false;
     }
     std::sort(e.leases.begin(), e.leases.end(), [](const auto& a, const auto& b) { return a.lease < b.lease; });
     std::sort(e.sites.begin(), e.sites.end(), [](const auto& a, const auto& b) { return a.site < b.site; });
     dirty_leases_.clear();
+    dirty_sites_.clear();
     if (!e.leases.empty() || !e.sites.empty() || b_.open_leases > 0) happen(out, std::move(e), now);
     return answer(std::move(out), tick_reply{});
 }
