@@ -16,7 +16,10 @@ set(DARLCORE_HEADERS_TESTING
   ${PROJECT_SOURCE_DIR}/include/darlcore/testing/tensor_backend_support.hpp
   ${PROJECT_SOURCE_DIR}/include/darlcore/testing/lease_audit.hpp
   ${PROJECT_SOURCE_DIR}/include/darlcore/testing/lease_generators.hpp
+  ${PROJECT_SOURCE_DIR}/include/darlcore/testing/lease_history.hpp
   ${PROJECT_SOURCE_DIR}/include/darlcore/testing/lease_model.hpp
+  ${PROJECT_SOURCE_DIR}/include/darlcore/testing/lease_site.hpp
+  ${PROJECT_SOURCE_DIR}/include/darlcore/testing/lease_suite.hpp
   ${PROJECT_SOURCE_DIR}/include/darlcore/testing/lease_twin.hpp
   ${PROJECT_SOURCE_DIR}/include/darlcore/testing/lease_twin_grants.hpp
   ${PROJECT_SOURCE_DIR}/include/darlcore/testing/lease_twin_world.hpp

@@ -63,24 +63,27 @@ inline rc::Gen<lease::settings> generate_lease_settings() {
 
 /// Histories of `length` commands in 1..300 blocks by 1..6 sites; small epochs come often, as they end often.
 inline rc::Gen<lease_run> generate_lease_run(std::size_t length = 200) {
-    return rc::gen::exec([length] {
-        lease_run r;
-        r.rules = *generate_lease_settings();
-        r.geometry.num_blocks =
-            *rc::gen::oneOf(rc::gen::inRange<std::uint64_t>(1, 9), rc::gen::inRange<std::uint64_t>(1, 301));
-        r.sites = *rc::gen::inRange<std::uint32_t>(1, 7);
-        const auto byte = rc::gen::inRange<int>(0, 256);
-        r.commands = *rc::gen::container<std::vector<lease_command>>(
-            length, rc::gen::map(
-                        rc::gen::tuple(rc::gen::inRange<int>(0, 32), byte, byte, byte, rc::gen::inRange<int>(0, 65536)),
-                        [](const std::tuple<int, int, int, int, int>& t) {
-                            return lease_command{
-                                static_cast<std::uint8_t>(std::get<0>(t)), static_cast<std::uint8_t>(std::get<1>(t)),
-                                static_cast<std::uint8_t>(std::get<2>(t)), static_cast<std::uint8_t>(std::get<3>(t)),
-                                static_cast<std::uint16_t>(std::get<4>(t))};
-                        }));
-        return r;
-    });
+    // At full size always: a small one would make every byte small and every call a correct one.
+    return rc::gen::resize(
+        rc::kNominalSize, rc::gen::exec([length] {
+            lease_run r;
+            r.rules = *generate_lease_settings();
+            r.geometry.num_blocks =
+                *rc::gen::oneOf(rc::gen::inRange<std::uint64_t>(1, 9), rc::gen::inRange<std::uint64_t>(1, 301));
+            r.sites = *rc::gen::inRange<std::uint32_t>(1, 7);
+            const auto byte = rc::gen::inRange<int>(0, 256);
+            r.commands = *rc::gen::container<std::vector<lease_command>>(
+                length, rc::gen::map(rc::gen::tuple(rc::gen::inRange<int>(0, 32), byte, byte, byte,
+                                                    rc::gen::inRange<int>(0, 65536)),
+                                     [](const std::tuple<int, int, int, int, int>& t) {
+                                         return lease_command{static_cast<std::uint8_t>(std::get<0>(t)),
+                                                              static_cast<std::uint8_t>(std::get<1>(t)),
+                                                              static_cast<std::uint8_t>(std::get<2>(t)),
+                                                              static_cast<std::uint8_t>(std::get<3>(t)),
+                                                              static_cast<std::uint16_t>(std::get<4>(t))};
+                                     }));
+            return r;
+        }));
 }
 
 /// How many histories reached which situation.

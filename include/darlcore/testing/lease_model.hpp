@@ -13,32 +13,10 @@
 
 #include "darlcore/lease/table.hpp"
 #include "darlcore/testing/lease_audit.hpp"
+#include "darlcore/testing/lease_history.hpp"
 #include "darlcore/testing/lease_twin.hpp"
 
 namespace darlcore::testing {
-
-/// One step of a random history; what it means depends on where the table stands, so that any bytes are a history.
-struct lease_command {
-    std::uint8_t kind = 0;
-    std::uint8_t site = 0;
-    std::uint8_t pick = 0;     // which lease, span count or time step
-    std::uint8_t flavour = 0;  // 0..199 a correct call, above: stale, foreign, repeated, malformed
-    std::uint16_t amount = 0;
-};
-
-/// What happened in a history; tests print how often.
-struct lease_history_classes {
-    bool steal_with_reserve_between = false;
-    bool late_work = false;
-    bool takeover_with_open_pledge = false;
-    bool rejected_contribution = false;
-    bool epoch_end_by_quarantine = false;
-    bool replayed_request = false;
-    bool second_chance = false;
-    bool epoch_advanced = false;
-    bool finished = false;
-    std::array<bool, 256> refusals{};
-};
 
 /// A table, its twin, and a third table that only replays the events: run the same history and are compared after each
 /// command. `fault` says what broke first.
@@ -56,7 +34,6 @@ public:
     [[nodiscard]] const std::optional<std::string>& fault() const { return fault_; }
     [[nodiscard]] const lease_history_classes& classes() const { return classes_; }
     [[nodiscard]] const Table& table() const { return table_; }
-    [[nodiscard]] const lease_twin& twin() const { return twin_; }
     [[nodiscard]] ledger_time now() const { return now_; }
 
     /// Runs one command; false as soon as something is wrong.
@@ -134,9 +111,9 @@ public:
         const auto expected = twin_.apply(request, now_);
         compare(out, expected);
         if (out.events.empty() && table_.digest() != before) fail("the state changed without an event");
-        note(out);
+        classes_.note(out, table_);
         replay(out.events);
-        if (table_.epoch() != epoch) check_epoch_end(out.events, epoch);
+        if (table_.epoch() != epoch) check_epoch_end(out.events);
         if (auto wrong = audit_.reply(request, out, table_)) fail(*wrong);
         check_state();
         last_ = request;
@@ -163,29 +140,9 @@ private:
             for (const auto& e : out.events)
                 if (!std::holds_alternative<lease::events::expired>(e)) fail("a refused input changed something");
         } else if (!(out.reply() == std::get<0>(expected))) {
-            fail("replies of table and twin differ: " + describe(out.reply()) + " and " +
-                 describe(std::get<0>(expected)));
+            fail("replies of table and twin differ: " + describe_reply(out.reply()) + " and " +
+                 describe_reply(std::get<0>(expected)));
         }
-    }
-    template <class Reply>
-    static std::string describe(const Reply&) {
-        return "a reply";
-    }
-    static std::string describe(const lease::acquire_reply& r) {
-        std::string text = "status " + std::to_string(static_cast<int>(r.status)) + ", reason " +
-                           std::to_string(static_cast<int>(r.reason)) + ", retry " + std::to_string(r.retry_after_ms) +
-                           " ms, held " + std::to_string(r.outstanding_mine) + "+" +
-                           std::to_string(r.outstanding_others) + ", pledged " + std::to_string(r.pledged_mine) + "+" +
-                           std::to_string(r.pledged_others);
-        for (const auto& l : r.leases)
-            text += ", " + lease_id(l) + " [" + std::to_string(l.done_end.count) + ", " +
-                    std::to_string(l.reserved_end.count) + ", " + std::to_string(l.end.count) + ") until " +
-                    std::to_string(l.deadline.ms) + " hold " + std::to_string(l.hold_deadline.ms);
-        return text;
-    }
-    static bool acted(const std::vector<lease::event>& events) {
-        return std::any_of(events.begin(), events.end(),
-                           [](const auto& e) { return !std::holds_alternative<lease::events::expired>(e); });
     }
     void replay(const std::vector<lease::event>& events) {
         for (const auto& e : events) {
@@ -206,7 +163,7 @@ private:
             last = l.deadline;
         }
     }
-    void check_epoch_end(const std::vector<lease::event>& events, epoch_index) {
+    void check_epoch_end(const std::vector<lease::event>& events) {
         classes_.epoch_advanced = true;
         for (const auto& e : events)
             if (const auto* end = std::get_if<lease::events::epoch_advanced>(&e)) {
@@ -217,33 +174,6 @@ private:
             }
         deadlines_.clear();
     }
-    template <class Reply>
-    void note(const lease::outcome<Reply>& out) {
-        for (const auto& e : out.events) {
-            if (const auto* g = std::get_if<lease::events::granted>(&e))
-                for (const auto& piece : g->steals)
-                    classes_.steal_with_reserve_between =
-                        classes_.steal_with_reserve_between || reserved_.count(piece.victim.count) != 0;
-            if (const auto* r = std::get_if<lease::events::reserved>(&e)) reserved_.insert({r->lease.count, true});
-            if (const auto* p = std::get_if<lease::events::pledged>(&e))
-                for (const auto& s : p->spans) classes_.late_work = classes_.late_work || s.late;
-            if (const auto* c = std::get_if<lease::events::committed>(&e))
-                classes_.late_work = classes_.late_work || c->late;
-            if (const auto* s = std::get_if<lease::events::superseded>(&e))
-                classes_.takeover_with_open_pledge =
-                    classes_.takeover_with_open_pledge || table_.pledge_of(s->site) != nullptr;
-            if (const auto* m = std::get_if<lease::events::resolved>(&e))
-                classes_.rejected_contribution = classes_.rejected_contribution || !m->rejected.empty();
-            if (std::holds_alternative<lease::events::contribution_rejected>(e)) classes_.rejected_contribution = true;
-            if (std::holds_alternative<lease::events::requeued>(e)) classes_.second_chance = true;
-        }
-        if constexpr (std::is_same_v<Reply, lease::acquire_reply>)
-            if (out.ok() && out.reply().status == lease::acquire_status::epoch_complete) {
-                classes_.finished = true;
-                if (!out.reply().quarantined.empty()) classes_.epoch_end_by_quarantine = true;
-            }
-    }
-
     // --- from commands to requests -------------------------------------------------------------------------------
     [[nodiscard]] bool odd(std::uint8_t which) const { return flavour_ >= 200 && flavour_ % 8 == which; }
     [[nodiscard]] lease::caller who(std::uint32_t site) const {
@@ -456,7 +386,6 @@ private:
     ledger_time last_now_{1000000};
     std::vector<std::uint64_t> processes_;
     std::vector<lease::lease_record> known_;
-    std::map<std::uint64_t, bool> reserved_;
     std::map<std::uint64_t, ledger_time> deadlines_;
     std::optional<lease::request> last_;
     bool last_acted_ = false;
