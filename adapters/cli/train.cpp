@@ -306,7 +306,9 @@ void add_train(CLI::App& app, session& s) {
     command->add_flag("--centralised", o->centralised, "one process, every window once: the baseline");
     command->add_option("--global-batch", o->global_batch, "windows per step of the baseline: the sum over the sites");
     command->add_option("--out", o->out, "folder for the baseline's model");
+    command->add_flag("--json", s.json, "results as one JSON document on stdout");
     command->allow_extras();
+    command->fallthrough(false);  // else the run settings would be handed to `darl` itself, which does not know them
     command->footer(
         "Example: darl train --config run.toml --server http://127.0.0.1:8760 --site alpha --train.batch 8");
     command->callback([&s, o, command] { run_train(s, *o, command->remaining()); });

@@ -66,7 +66,9 @@ std::optional<extra_routes::found> model_service::find(const request_head& head)
 asio::awaitable<reply> model_service::run(api_call& call) {
     const request_head& head = call.x.head();
     const bool read = head.method == "GET" || head.method == "HEAD";
-    if (head.path == "/blobs") co_return read ? co_await list(call) : co_await announce(call);
+    // no two co_awaits in one conditional: g++ 12 destroys temporaries of both branches
+    if (head.path == "/blobs" && read) co_return co_await list(call);
+    if (head.path == "/blobs") co_return co_await announce(call);
     if (head.path.starts_with(uploads_path)) {
         call.tail = head.path.substr(uploads_path.size());
         if (!is_upload_id(call.tail))

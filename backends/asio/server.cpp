@@ -309,8 +309,8 @@ asio::awaitable<bool> connection::write_pieces(piece_source& source, bool chunke
     for (;;) {
         const std::string piece = source();
         if (piece.empty()) break;
-        const bool sent = chunked ? co_await write_all(fmt::format("{:x}\r\n{}\r\n", piece.size(), piece))
-                                  : co_await write_all(piece);
+        const std::string framed = chunked ? fmt::format("{:x}\r\n{}\r\n", piece.size(), piece) : piece;
+        const bool sent = co_await write_all(framed);
         if (!sent) co_return false;
     }
     if (chunked && !co_await write_all("0\r\n\r\n")) co_return false;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "backends/curl/http_client.hpp"
 
+#include <algorithm>
 #include <cstdlib>
 #include <mutex>
 
@@ -212,7 +213,9 @@ curl_slist* http_client::implementation::header_list(const call& c) const {
     curl_slist* list = nullptr;
     const auto add = [&list](const std::string& line) { list = curl_slist_append(list, line.c_str()); };
     add("Expect:");
-    add("Accept: application/json");
+    const bool has_accept =
+        std::any_of(c.headers.begin(), c.headers.end(), [](const auto& h) { return h.first == "Accept"; });
+    if (!has_accept) add("Accept: application/json");
     if (!options.token.empty()) add("X-DARL-Token: " + options.token);
     if (!c.body.empty()) add("Content-Type: " + c.content_type);
     for (const auto& [name, value] : c.headers) add(name + (value.empty() ? ";" : ": " + value));

@@ -56,10 +56,11 @@ void expect_contains(const json::value& ours, const json::value& theirs, const s
         for (const auto& [key, value] : *theirs.as_object()) {
             const json::value* mine = ours.find(key);
             ASSERT_NE(mine, nullptr) << where << " lacks '" << key << "'";
-            if (varying.contains(key) || other_text.contains(key))
+            if (varying.contains(key) || other_text.contains(key)) {
                 EXPECT_TRUE(same_kind(*mine, value)) << where << "." << key;
-            else
+            } else {
                 expect_contains(*mine, value, where + "." + key);
+            }
         }
         return;
     }
@@ -70,10 +71,11 @@ void expect_contains(const json::value& ours, const json::value& theirs, const s
             expect_contains(ours.at(i), theirs.at(i), where + "[" + std::to_string(i) + "]");
         return;
     }
-    if (theirs.is_number())
+    if (theirs.is_number()) {
         EXPECT_EQ(ours.as_double(), theirs.as_double()) << where;
-    else
-        EXPECT_EQ(ours, theirs) << where;
+    } else {
+        EXPECT_EQ(json::dump(ours), json::dump(theirs)) << where;
+    }
 }
 
 /// A status is recorded as kinds: "int", "number", "string", "bool".
@@ -92,16 +94,17 @@ void expect_kinds(const json::value& ours, const json::value& kinds, const std::
         return;
     }
     const std::string kind = text_of(kinds);
-    if (kind == "int")
+    if (kind == "int") {
         EXPECT_TRUE(ours.is_integer()) << where;
-    else if (kind == "number")
+    } else if (kind == "number") {
         EXPECT_TRUE(ours.is_number()) << where;
-    else if (kind == "string")
+    } else if (kind == "string") {
         EXPECT_NE(ours.as_string(), nullptr) << where;
-    else if (kind == "bool")
+    } else if (kind == "bool") {
         EXPECT_TRUE(ours.is_bool()) << where;
-    else
+    } else {
         ADD_FAILURE() << where << ": unknown kind " << kind;
+    }
 }
 
 class recorded_session : public ::testing::Test {
@@ -185,7 +188,9 @@ TEST_F(recorded_session, ours_answers_as_the_reference_except_where_the_list_say
         if (const auto found = own_code.find(name); found != own_code.end()) {
             EXPECT_EQ(got.code, found->second);
             EXPECT_FALSE(text_of(got.body.at("error")).empty());
-            if (got.status == 503) EXPECT_TRUE(got.retry_after_s.has_value());
+            if (got.status == 503) {
+                EXPECT_TRUE(got.retry_after_s.has_value());
+            }
         } else if (name == "status") {
             expect_kinds(got.body, theirs, "status");
         } else if (other_body.contains(name)) {

@@ -299,9 +299,10 @@ TEST(darl_serve, the_page_is_html_without_script_and_escaped_and_the_text_is_pla
     client::call metrics;
     metrics.path = "/metrics";
     EXPECT_NE(c.perform(metrics)->body.find("darl_blocks{state=\"unassigned\"} 100"), std::string::npos);
-    const auto events = get(c, "/events?after=0");
+    const auto events = get(c, "/events");
     ASSERT_EQ(events.status, 200);
     EXPECT_GE(events.body.at("events").size(), 1U);
+    EXPECT_EQ(get(c, "/events?after=0").status, 410) << "what happened before this start is in the journal only";
 }
 
 TEST(darl_serve, foreign_pages_and_unknown_hosts_are_turned_away) {
