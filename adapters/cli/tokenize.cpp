@@ -51,11 +51,11 @@ void listen_for_stop() {
 }
 
 result<std::optional<document_format>> read_format(const std::string& text) {
-    if (text == "auto") return std::optional<document_format>();
+    if (text == "auto" || text == "megatron") return std::optional<document_format>();
     if (text == "text") return std::optional(document_format::text);
     if (text == "lines") return std::optional(document_format::lines);
     if (text == "jsonl") return std::optional(document_format::jsonl);
-    return fail(errc::invalid_argument, "--format: `" + text + "` is none of auto, text, lines, jsonl");
+    return fail(errc::invalid_argument, "--format: `" + text + "` is none of auto, text, lines, jsonl, megatron");
 }
 
 result<tokenize_settings> read_settings(const tokenize_options& o) {
@@ -82,6 +82,7 @@ result<tokenize_settings> read_settings(const tokenize_options& o) {
 }
 
 // One line that is written over, on a terminal only.
+// Written over at most ten times a second.
 class progress_line {
 public:
     explicit progress_line(const session& s) : shown_(::isatty(STDERR_FILENO) != 0 && s.verbosity >= 0) {}
@@ -91,8 +92,10 @@ public:
         if (written_) fmt::print(stderr, "\n");
     }
     void show(const tokenize_progress& p) {
-        if (!shown_) return;
-        const std::chrono::duration<double> passed = std::chrono::steady_clock::now() - start_;
+        const auto now = std::chrono::steady_clock::now();
+        if (!shown_ || (written_ && now - last_ < std::chrono::milliseconds(100))) return;
+        last_ = now;
+        const std::chrono::duration<double> passed = now - start_;
         fmt::print(stderr, "\r{} documents, {:.1f} MB, {:.2f} M ids, {:.2f} M ids/s ", p.documents,
                    static_cast<double>(p.bytes) * 1e-6, static_cast<double>(p.ids) * 1e-6,
                    static_cast<double>(p.ids) * 1e-6 / std::max(passed.count(), 1e-9));
@@ -103,6 +106,7 @@ private:
     bool shown_;
     bool written_ = false;
     std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
+    std::chrono::steady_clock::time_point last_ = start_;
 };
 
 void print_summary(const session& s, const tokenize_summary& summary, const std::string& out) {
@@ -139,10 +143,12 @@ void run_tokenize(session& s, const tokenize_options& options) {
     listen_for_stop();
     const auto summary = [&] {
         progress_line line(s);
-        return tokenize_files(**tokenizer, *settings, [&line](const tokenize_progress& p) {
+        const auto proceed = [&line](const tokenize_progress& p) {
             line.show(p);
             return !stop_requested;
-        });
+        };
+        if (options.format == "megatron") return convert_megatron(**tokenizer, *settings, proceed);
+        return tokenize_files(**tokenizer, *settings, proceed);
     }();
     if (!summary) return report(s, summary.error());
     print_summary(s, *summary, options.out);
@@ -158,7 +164,9 @@ void add_tokenize(CLI::App& app, session& s) {
     command->add_option("--out", o->out, "folder to make; must not exist or be empty")->required();
     command->add_option("--seq-len", o->seq_len, "predicted ids per window; a window holds one more")->required();
     command
-        ->add_option("--format", o->format, "text: a document per file; lines: per line; jsonl: member `text` per line")
+        ->add_option("--format", o->format,
+                     "text: a document per file; lines: per line; jsonl: member `text` per line; "
+                     "megatron: prefixes of .idx and .bin files, ids as they are")
         ->capture_default_str();
     command->add_option("--threads", o->threads, "0 = one per core; the result does not depend on it")
         ->capture_default_str();

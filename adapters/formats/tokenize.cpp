@@ -6,6 +6,7 @@
 #include <thread>
 #include <utility>
 
+#include "adapters/formats/megatron.hpp"
 #include "adapters/formats/token_writer.hpp"
 #include "adapters/formats/utf8.hpp"
 
@@ -92,6 +93,14 @@ token_writer_settings writer_settings(const tokenizer& t, const tokenize_setting
     return w;
 }
 
+result<tokenize_summary> finish_summary(token_writer& writer, tokenize_summary summary) {
+    auto written = writer.finish();
+    if (!written) return written.error();
+    summary.manifest = std::move(written->manifest);
+    summary.dropped_ids = written->dropped_ids;
+    return summary;
+}
+
 }  // namespace
 
 result<tokenize_summary> tokenize_files(const tokenizer& t, const tokenize_settings& settings,
@@ -117,12 +126,31 @@ result<tokenize_summary> tokenize_files(const tokenizer& t, const tokenize_setti
         if (!proceed({summary.documents, summary.bytes, summary.ids}))
             return fail(errc::cancelled, "stopped; nothing was written");
     }
-    auto written = writer->finish();
-    if (!written) return written.error();
-    summary.manifest = std::move(written->manifest);
-    summary.dropped_ids = written->dropped_ids;
     summary.replaced_utf8_parts += reader.replaced();
-    return summary;
+    return finish_summary(*writer, std::move(summary));
+}
+
+result<tokenize_summary> convert_megatron(const tokenizer& t, const tokenize_settings& settings,
+                                          const std::function<bool(const tokenize_progress&)>& proceed) {
+    if (settings.inputs.empty()) return fail(errc::invalid_argument, "no input files");
+    auto writer = token_writer::create(settings.out, writer_settings(t, settings));
+    if (!writer) return writer.error();
+    tokenize_summary summary;
+    for (const auto& input : settings.inputs) {
+        const auto set = megatron_dataset::open(input);
+        if (!set) return set.error();
+        for (std::size_t d = 0; d < set->num_documents(); ++d) {
+            const auto ids = set->read_document(d);
+            if (!ids) return ids.error();
+            if (const auto ok = writer->append(*ids); !ok)
+                return fail(ok.error().code, input + ": document " + std::to_string(d) + ": " + ok.error().context);
+            ++summary.documents;
+            summary.ids += ids->size();
+            if (!proceed({summary.documents, summary.bytes, summary.ids}))
+                return fail(errc::cancelled, "stopped; nothing was written");
+        }
+    }
+    return finish_summary(*writer, std::move(summary));
 }
 
 }  // namespace darlcore::formats

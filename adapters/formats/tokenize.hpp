@@ -49,4 +49,10 @@ struct tokenize_summary {
 result<tokenize_summary> tokenize_files(const tokenizer& t, const tokenize_settings& settings,
                                         const std::function<bool(const tokenize_progress&)>& proceed);
 
+/// Cuts Megatron data sets (`settings.inputs`: prefixes or .idx files) into shards: the ids of each document as they
+/// are, without BOS and EOS. `t` is the tokenizer that made them; `format` and `threads` mean nothing here. Errors:
+/// errc::invalid_argument (an id beyond the vocabulary), errc::cancelled, and those of reading and writing.
+result<tokenize_summary> convert_megatron(const tokenizer& t, const tokenize_settings& settings,
+                                          const std::function<bool(const tokenize_progress&)>& proceed);
+
 }  // namespace darlcore::formats

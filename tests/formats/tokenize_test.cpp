@@ -164,4 +164,33 @@ TEST(tokenisation, refuses_bad_settings_by_name) {
     EXPECT_EQ(tokenize_files(*bytes, none, always).error().code, errc::invalid_argument);
 }
 
+std::string bytes_of(std::uint64_t value, std::size_t width) {
+    std::string out;
+    for (std::size_t i = 0; i < width; ++i) out.push_back(static_cast<char>(value >> (8U * i)));
+    return out;
+}
+
+TEST(tokenisation, cuts_megatron_data_sets_with_their_ids_as_they_are) {
+    const temp_folder temp;
+    std::string index =
+        std::string("MMIDIDX\0\0", 9) + bytes_of(1, 8) + bytes_of(8, 1) + bytes_of(2, 8) + bytes_of(3, 8);
+    index += bytes_of(3, 4) + bytes_of(2, 4) + bytes_of(0, 8) + bytes_of(6, 8);
+    index += bytes_of(0, 8) + bytes_of(1, 8) + bytes_of(2, 8);
+    write_text(temp.file("d.idx"), index);
+    std::string bin;
+    for (const std::uint32_t id : {10U, 11U, 12U, 13U, 300U}) bin += bytes_of(id, 2);
+    write_text(temp.file("d.bin"), bin);
+    const auto s = settings_for(temp, {"d"}, 1);
+    const auto summary = convert_megatron(*make_bytes_tokenizer(), s, always).value();
+    EXPECT_EQ(summary.documents, 2U);
+    EXPECT_EQ(summary.dropped_ids, 1U);
+    EXPECT_EQ(all_ids(temp.file("out")), (std::vector<std::uint32_t>{10, 11, 12, 13}));
+    auto again = s;
+    again.out = temp.file("again");
+    const auto beyond = convert_megatron(utf8_tokenizer(), again, always);  // vocabulary of 256
+    EXPECT_EQ(beyond.error().code, errc::invalid_argument);
+    EXPECT_NE(beyond.error().context.find("document 1"), std::string::npos) << beyond.error().context;
+    EXPECT_FALSE(fs::exists(again.out));
+}
+
 }  // namespace
