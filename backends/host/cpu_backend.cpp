@@ -48,15 +48,29 @@ View cut(const View& view, std::uint64_t first, std::uint64_t count) {
     return view.present() ? view.part(first, count) : view;
 }
 
+/// Deltas from `at` on that one call of the kernel takes: 4, 2 or 1 of one type.
+std::size_t group_at(std::span<const weighted_delta> deltas, std::size_t at) {
+    std::size_t same = 1;
+    while (same < 4 && at + same < deltas.size() && deltas[at + same].delta.dtype == deltas[at].delta.dtype) ++same;
+    return same == 3 ? 2 : same;
+}
+
 void weighted_sum(const kernel_table& kernels, const outer_step_args& args, std::uint64_t first, std::uint64_t count,
                   float* s, bool prefetch) {
     bool start = !args.sum_in.present();
     if (!start) std::memcpy(s, floats(args.sum_in) + first, count * sizeof(float));
-    for (const weighted_delta& d : args.deltas) {
-        const std::size_t bytes = size_of(d.delta.dtype);
-        const auto* x = static_cast<const std::byte*>(d.delta.data) + first * bytes;
-        kernels.accumulate(s, x, d.delta.dtype, count, d.share, d.scale, start, prefetch ? step_elements * bytes : 0);
+    for (std::size_t at = 0; at < args.deltas.size();) {
+        const std::size_t group = group_at(args.deltas, at);
+        const dtype type = args.deltas[at].delta.dtype;
+        const std::size_t bytes = size_of(type);
+        std::array<delta_source, 4> sources;
+        for (std::size_t k = 0; k < group; ++k) {
+            const weighted_delta& d = args.deltas[at + k];
+            sources[k] = {static_cast<const std::byte*>(d.delta.data) + first * bytes, d.share, d.scale};
+        }
+        kernels.accumulate(s, sources.data(), group, type, count, start, prefetch ? step_elements * bytes : 0);
         start = false;
+        at += group;
     }
 }
 
@@ -121,6 +135,7 @@ void outer_step_serial(const kernel_table& kernels, const outer_step_args& args,
         kernels.finish(finish_of(args, first, s.data(), non_temporal, prefetch), count);
         if (sums != nullptr) after.feed(kernels, floats(args.w_out) + first, first, count);
     }
+    if (non_temporal) kernels.fence();
     if (sums != nullptr) *sums = {mean.finish(), before.finish(), after.finish()};
 }
 

@@ -22,7 +22,7 @@ struct cpu_options {
     int threads = 0;
     /// Border at which work is split between threads; any value gives the same bits.
     std::uint64_t chunk_elements = 65536;
-    std::optional<instruction_set> instructions;
+    std::optional<instruction_set> instructions = std::nullopt;
     store_kind stores = store_kind::by_size;
 };
 

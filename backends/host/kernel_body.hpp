@@ -125,38 +125,65 @@ DARLCORE_INLINE std::byte* raw(void* p) { return static_cast<std::byte*>(p); }
 // --- weighted sum
 // ----------------------------------------------------------------------------------------------------------------
 
-template <class T, bool Start, bool Scaled>
-void accumulate_as(float* s, const std::byte* x, std::size_t n, float share, float scale, std::size_t ahead_bytes) {
-    const f32v p = splat(share);
-    const f32v c = splat(scale);
-    std::size_t i = 0;
-    const auto one = [&](f32v value, f32v before) {
-        if constexpr (Scaled) value = c * value;
-        const f32v weighted = p * value;
-        return Start ? weighted : before + weighted;
+/// Several deltas in one go spare the sum its way to the first-level cache and back; the order of additions is the
+/// same.
+template <class T, std::size_t Count, bool Start, bool Scaled>
+void accumulate_as(float* s, const delta_source* sources, std::size_t n, std::size_t ahead_bytes) {
+    const std::byte* x[Count];
+    f32v p[Count], c[Count];
+    for (std::size_t k = 0; k < Count; ++k) {
+        x[k] = raw(sources[k].x);
+        p[k] = splat(sources[k].share);
+        c[k] = splat(sources[k].scale);
+    }
+    const auto weighted = [&](std::size_t k, f32v value) {
+        if constexpr (Scaled) value = c[k] * value;
+        return p[k] * value;
     };
+    std::size_t i = 0;
     for (; i + lanes_f32 <= n; i += lanes_f32) {
-        if (i * T::bytes % 64 < width_bytes) prefetch<T>(x + i * T::bytes, ahead_bytes);
-        store(s + i, one(T::read(x + i * T::bytes), Start ? f32v{} : load<f32v>(s + i)));
+        f32v sum = Start ? f32v{} : load<f32v>(s + i);
+        for (std::size_t k = 0; k < Count; ++k) {
+            const std::byte* from = x[k] + i * T::bytes;
+            if (i * T::bytes % 64 < lanes_f32 * T::bytes) prefetch<T>(from, ahead_bytes);
+            const f32v one = weighted(k, T::read(from));
+            sum = Start && k == 0 ? one : sum + one;
+        }
+        store(s + i, sum);
     }
     if (i == n) return;
-    const f32v before = Start ? f32v{} : read_tail<as_f32>(raw(s + i), n - i);
-    write_tail<as_f32>(raw(s + i), n - i, one(read_tail<T>(x + i * T::bytes, n - i), before));
+    f32v sum = Start ? f32v{} : read_tail<as_f32>(raw(s + i), n - i);
+    for (std::size_t k = 0; k < Count; ++k) {
+        const f32v one = weighted(k, read_tail<T>(x[k] + i * T::bytes, n - i));
+        sum = Start && k == 0 ? one : sum + one;
+    }
+    write_tail<as_f32>(raw(s + i), n - i, sum);
 }
 
-void accumulate(float* s, const void* x, dtype type, std::size_t n, float share, float scale, bool start,
+template <class T, std::size_t Count>
+void accumulate_count(float* s, const delta_source* sources, std::size_t n, bool start, std::size_t ahead_bytes) {
+    bool scaled = false;
+    for (std::size_t k = 0; k < Count; ++k) scaled = scaled || sources[k].scale != 1.0F;
+    if (start && !scaled)
+        accumulate_as<T, Count, true, false>(s, sources, n, ahead_bytes);
+    else if (start)
+        accumulate_as<T, Count, true, true>(s, sources, n, ahead_bytes);
+    else if (!scaled)
+        accumulate_as<T, Count, false, false>(s, sources, n, ahead_bytes);
+    else
+        accumulate_as<T, Count, false, true>(s, sources, n, ahead_bytes);
+}
+
+void accumulate(float* s, const delta_source* sources, std::size_t count, dtype type, std::size_t n, bool start,
                 std::size_t ahead_bytes) {
     with_type(type, [&](auto t) {
         using T = decltype(t);
-        const bool scaled = scale != 1.0F;
-        if (start && !scaled)
-            accumulate_as<T, true, false>(s, raw(x), n, share, scale, ahead_bytes);
-        else if (start)
-            accumulate_as<T, true, true>(s, raw(x), n, share, scale, ahead_bytes);
-        else if (!scaled)
-            accumulate_as<T, false, false>(s, raw(x), n, share, scale, ahead_bytes);
+        if (count == 4)
+            accumulate_count<T, 4>(s, sources, n, start, ahead_bytes);
+        else if (count == 2)
+            accumulate_count<T, 2>(s, sources, n, start, ahead_bytes);
         else
-            accumulate_as<T, false, true>(s, raw(x), n, share, scale, ahead_bytes);
+            accumulate_count<T, 1>(s, sources, n, start, ahead_bytes);
     });
 }
 
@@ -170,16 +197,6 @@ DARLCORE_INLINE void stream(float* to, f32v x) {
     _mm256_stream_ps(to, (__m256)x);
 #elif defined(__x86_64__)
     _mm_stream_ps(to, (__m128)x);
-#else
-    store(to, x);
-#endif
-}
-
-DARLCORE_INLINE void stream_words(std::byte* to, u16v x) {
-#if DARLCORE_VECTOR_BYTES == 64
-    _mm256_stream_si256(reinterpret_cast<__m256i*>(to), (__m256i)x);
-#elif DARLCORE_VECTOR_BYTES == 32
-    _mm_stream_si128(reinterpret_cast<__m128i*>(to), (__m128i)x);
 #else
     store(to, x);
 #endif
@@ -209,12 +226,11 @@ DARLCORE_INLINE void put(const finish_args& a, std::size_t i, const stepped& res
     if constexpr (Stream) {
         stream(a.w_out + i, result.next);
         stream(a.v_out + i, result.ahead);
-        if constexpr (Wire::bytes == 2) stream_words(raw(a.wire) + 2 * i, Wire::narrow(result.next));
     } else {
         store(a.w_out + i, result.next);
         store(a.v_out + i, result.ahead);
-        if constexpr (Wire::bytes == 2) Wire::write(raw(a.wire) + 2 * i, result.next);
     }
+    if constexpr (Wire::bytes == 2) Wire::write(raw(a.wire) + 2 * i, result.next);
 }
 
 template <class Wire, bool Plain>
@@ -245,12 +261,11 @@ void finish_body(const finish_args& a, std::size_t i, std::size_t n) {
     if (i < n) finish_tail<Wire, Plain>(a, i, n - i);
 }
 
-/// Elements before every output stands at a whole cache line; n when they never do together.
+/// Elements before both f32 outputs stand at a whole cache line; n when they never do together.
 std::size_t elements_to_line(const finish_args& a, std::size_t n) {
     const auto misaligned = [](const void* p) { return reinterpret_cast<std::uintptr_t>(p) % 64; };
     if (misaligned(a.w_out) != misaligned(a.v_out) || misaligned(a.w_out) % 4 != 0) return n;
     const std::size_t head = (64 - misaligned(a.w_out)) % 64 / 4;
-    if (a.wire != nullptr && (misaligned(a.wire) + 2 * head) % 32 != 0) return n;
     return head < n ? head : n;
 }
 
@@ -278,8 +293,11 @@ void finish(const finish_args& a, std::size_t n) {
         finish_wire<as_bf16>(a, n);
     else
         finish_wire<as_f16>(a, n);
+}
+
+void fence() {
 #if defined(__x86_64__)
-    if (a.non_temporal) _mm_sfence();
+    _mm_sfence();
 #endif
 }
 
@@ -410,7 +428,7 @@ void dot(const float* a, const float* b, std::size_t n, double* lanes) {
 
 const kernel_table& DARLCORE_KERNELS() {
     static constexpr kernel_table table{
-        DARLCORE_TEXT(DARLCORE_KERNELS), &accumulate, &finish, &scan, &convert, &axpy, &subtract, &dot};
+        DARLCORE_TEXT(DARLCORE_KERNELS), &accumulate, &finish, &fence, &scan, &convert, &axpy, &subtract, &dot};
     return table;
 }
 

@@ -26,12 +26,22 @@ struct finish_args {
     std::size_t ahead_bytes = 0;  ///< distance at which w and v are prefetched; 0 = not
 };
 
+/// One delta of a weighted sum.
+struct delta_source {
+    const void* x = nullptr;
+    float share = 1;
+    float scale = 1;
+};
+
 struct kernel_table {
     const char* name;
-    /// s = share (scale x) when `start`, else s + share (scale x). Deltas are f32, bf16 or f16.
-    void (*accumulate)(float* s, const void* x, dtype type, std::size_t n, float share, float scale, bool start,
+    /// s = share (scale x) of the first source when `start`, else s + share (scale x), then the next: 1, 2 or 4 sources
+    /// of one type.
+    void (*accumulate)(float* s, const delta_source* sources, std::size_t count, dtype type, std::size_t n, bool start,
                        std::size_t ahead_bytes);
     void (*finish)(const finish_args& args, std::size_t n);
+    /// Makes stores around the caches visible; once after the last `finish`.
+    void (*fence)();
     /// Adds squares to 16 lanes; the first element belongs to lane `phase`. Raises max_bits to the largest magnitude as
     /// a bit pattern.
     void (*scan)(const void* x, dtype type, std::size_t n, std::size_t phase, double* lanes, std::uint32_t* max_bits);

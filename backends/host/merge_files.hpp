@@ -37,16 +37,16 @@ struct merge_request {
     /// A delta that lacks one of our metadata fields is a mismatch; otherwise only fields that are there are compared.
     bool require_metadata = false;
 
-    std::string weights_out;              ///< staging name; must not exist
+    std::string weights_out;                  ///< staging name; must not exist
     std::optional<std::string> velocity_out;  ///< likewise; a run needs it, a look at one merge does not
-    std::optional<std::string> wire_out;  ///< likewise; w' in wire_type
+    std::optional<std::string> wire_out;      ///< likewise; w' in wire_type
     dtype wire_type = dtype::bf16;
     formats::safetensors_metadata metadata;  ///< of all outputs
 
     std::uint64_t memory_budget_bytes = std::uint64_t{256} << 20U;
-    int threads = 0;       ///< 0 = all processors
+    int threads = 0;                               ///< 0 = all processors
     const std::atomic<bool>* cancelled = nullptr;  ///< when it becomes true the merge ends with errc::cancelled
-    bool digests = true;   ///< of the outputs
+    bool digests = true;                           ///< of the outputs
     bool cosines = false;  ///< pairwise, for at most 8 used contributions; costs a dot product per pair
     std::uint64_t chunk_bytes_max = std::uint64_t{1} << 20U;  ///< upper bound of a chunk; any value gives the same bits
 };
