@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+// The merge on files: parameters per second from the page cache, with and without digests of the outputs.
+//
+//     bench_merge_files FOLDER [MILLION_PARAMETERS] [DELTAS]     default 32 million, 3 deltas in bf16; a folder in
+//     memory (tmpfs)
+//                                                                 leaves out the disk, which fsync would measure
+//                                                                 otherwise
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "backends/host/merge_files.hpp"
+
+namespace {
+
+using namespace darlcore;
+
+void write_model(const std::string& path, dtype type, std::uint64_t elements) {
+    const std::vector<tensor_spec> specs{{"w", type, {elements}}};
+    auto writer = formats::safetensors_writer::create(path, specs, {}).value();
+    std::vector<std::byte> piece(1U << 20U);
+    for (std::size_t i = 0; i < piece.size(); ++i) piece[i] = static_cast<std::byte>(i % 60);
+    for (std::uint64_t left = writer.data_bytes(); left > 0;) {
+        const auto take = std::min<std::uint64_t>(left, piece.size());
+        writer.write(std::span(piece).first(take)).value();
+        left -= take;
+    }
+    writer.finish().value();
+}
+
+double seconds_of(const host::merge_request& request) {
+    for (const auto& path : {request.weights_out, *request.velocity_out, *request.wire_out})
+        std::filesystem::remove(path);
+    const auto start = std::chrono::steady_clock::now();
+    const auto report = host::merge_files(request);
+    const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    if (!report || !report->merged) {
+        std::fprintf(stderr, "the merge failed: %s\n", report ? "nothing usable" : to_text(report.error()).c_str());
+        std::exit(1);
+    }
+    return seconds;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+    if (argc < 2) {
+        std::fprintf(stderr, "usage: bench_merge_files FOLDER [million parameters] [deltas]\n");
+        return 2;
+    }
+    const std::filesystem::path folder = std::filesystem::path(argv[1]) / "darl-bench-merge";
+    const std::uint64_t elements = (argc > 2 ? std::strtoull(argv[2], nullptr, 10) : 32) * 1'000'000;
+    const int deltas = argc > 3 ? std::atoi(argv[3]) : 3;
+    std::filesystem::create_directories(folder);
+    const auto file = [&](const std::string& name) { return (folder / name).string(); };
+    host::merge_request request;
+    request.base_path = file("w");
+    request.velocity_path = file("v");
+    write_model(file("w"), dtype::f32, elements);
+    write_model(file("v"), dtype::f32, elements);
+    for (int i = 0; i < deltas; ++i) {
+        const std::string path = file("d" + std::to_string(i));
+        write_model(path, dtype::bf16, elements);
+        // As in the server: the upload was scanned while it arrived.
+        request.deltas.push_back(
+            {path, {"", {std::to_string(i)}, generation{0}, 100, 1}, {}, delta_scan{true, 1e-3F, 1.0}});
+    }
+    request.guards.max_abs_weight = 1.0F;
+    request.weights_out = file("w2");
+    request.velocity_out = file("v2");
+    request.wire_out = file("wire");
+    for (const bool digests : {false, true}) {
+        request.digests = digests;
+        double best = 1e9;
+        for (int repeat = 0; repeat < 4; ++repeat) best = std::min(best, seconds_of(request));
+        const double bytes = static_cast<double>(elements) * (8 + 2 * deltas + 10);
+        std::printf(
+            "| %llu M parameters, %d deltas bf16 | digests %s | %.0f M parameters/s | %.2f GB/s read and written |\n",
+            static_cast<unsigned long long>(elements / 1'000'000), deltas, digests ? "on" : "off",
+            static_cast<double>(elements) / best / 1e6, bytes / best / 1e9);
+    }
+    std::filesystem::remove_all(folder);
+    return 0;
+}
