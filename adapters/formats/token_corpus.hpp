@@ -75,7 +75,16 @@ private:
     [[nodiscard]] std::size_t shard_of(std::uint64_t window) const;
     [[nodiscard]] std::string shard_path(std::size_t shard) const;
     [[nodiscard]] result<std::shared_ptr<const posix_file>> shard_file(std::size_t shard) const;
-    // Calls use(bytes) -> result<void> for the raw bytes of the windows, in order, in pieces of whole windows.
+    // Some windows that lie one after the other in one file.
+    struct piece {
+        std::uint64_t first = 0;
+        std::uint64_t windows = 0;
+        std::uint64_t offset_bytes = 0;
+    };
+    // Calls use(file, piece) -> result<void> for the windows in order, in pieces of moderate size.
+    template <class Use>
+    [[nodiscard]] result<void> for_pieces(std::uint64_t first, std::uint64_t count, Use&& use) const;
+    // Calls use(bytes) for the windows' raw bytes in order.
     template <class Use>
     [[nodiscard]] result<void> for_raw_bytes(std::uint64_t first, std::uint64_t count, Use&& use) const;
 
