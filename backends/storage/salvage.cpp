@@ -70,14 +70,18 @@ private:
         return {};
     }
 
-    // Records are kept as long as the ledger can follow them.
+    // Records are kept as long as a start, and the ledger, can follow them.
     void replay() {
+        bool last_ends_batch = true;
         for (;;) {
             const auto next = records_.find(position_.sequence + 1);
             if (next == records_.end()) break;
             record r = next->second.fields;
             r.payload = next->second.payload;
-            if (r.ledger_ms < position_.ledger_ms || !check_.replay(r)) break;
+            const bool batch_follows =
+                r.batch == position_.batch + 1 || (r.batch == position_.batch && !last_ends_batch);
+            if (!batch_follows || r.ledger_ms < position_.ledger_ms || !check_.replay(r)) break;
+            last_ends_batch = r.ends_batch;
             position_ = {r.sequence, r.batch, r.ledger_ms};
             ++report_.records_kept;
         }
