@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <utility>
 #include <variant>
 #include <vector>
 
@@ -246,15 +247,23 @@ struct outcome {
     std::vector<event> events;
 
     [[nodiscard]] bool ok() const noexcept { return answer.index() == 0; }
-    /// Preconditions (asserted): ok().
-    [[nodiscard]] const Reply& reply() const {
+    /// Preconditions (asserted): ok(). Of a temporary it gives a value, so that loops over its lists are safe.
+    [[nodiscard]] const Reply& reply() const& {
         DARLCORE_ASSERT(ok());
         return *std::get_if<0>(&answer);
     }
+    [[nodiscard]] Reply reply() && {
+        DARLCORE_ASSERT(ok());
+        return std::move(*std::get_if<0>(&answer));
+    }
     /// Preconditions (asserted): !ok().
-    [[nodiscard]] const refusal& refused() const {
+    [[nodiscard]] const refusal& refused() const& {
         DARLCORE_ASSERT(!ok());
         return *std::get_if<1>(&answer);
+    }
+    [[nodiscard]] refusal refused() && {
+        DARLCORE_ASSERT(!ok());
+        return std::move(*std::get_if<1>(&answer));
     }
 };
 
