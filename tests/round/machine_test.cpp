@@ -244,6 +244,18 @@ TEST_F(open_round, the_end_of_the_data_finishes_the_run) {
     EXPECT_EQ(w.poll("a").stopped_by, stop_reason::exhausted);
 }
 
+TEST_F(open_round, the_end_of_the_data_waits_for_who_still_trains) {
+    with({"a"});
+    w.poll("a");
+    w.facts = {0, false, false, true, false};
+    w.settle();
+    EXPECT_EQ(w.m.state(), phase::open) << "a committed its last blocks and will contribute";
+    w.contribute("a");
+    ASSERT_TRUE(w.merging());
+    w.finish_merge();
+    EXPECT_EQ(w.m.state(), phase::finished);
+}
+
 TEST(round_stop, conditions_on_rounds_steps_and_target_end_the_run) {
     settings by_rounds;
     by_rounds.stop_rounds = 2;

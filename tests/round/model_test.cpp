@@ -41,7 +41,8 @@ struct driver {
         w.take(w.m.settle(w.facts, w.now));
         if (t.paused || t.finished()) return compare();
         t.mark_overdue(at());
-        if (w.facts.epoch_complete && t.pledges().empty() && !t.merging && t.has_model) t.stopping = true;
+        if (w.facts.epoch_complete && t.pledges().empty() && !t.merging && t.has_model && !t.anybody_trains(at()))
+            t.stopping = true;
         if (t.has_model && !t.merging && at() >= t.retry_at && t.closes(w.facts, at())) t.merging = true;
         if (!was_merging && w.m.passing().merging) ++seen.closes;
         compare();

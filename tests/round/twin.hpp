@@ -134,6 +134,10 @@ public:
         }
         return names;
     }
+    [[nodiscard]] bool anybody_trains(std::int64_t now) const {
+        const auto names = waits(now);
+        return std::any_of(names.begin(), names.end(), [&](const auto& n) { return duty(n) != nullptr; });
+    }
     [[nodiscard]] bool closes(const lease_facts& facts, std::int64_t now) const {
         const auto in = pledges();
         if (in.empty()) return false;

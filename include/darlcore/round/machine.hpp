@@ -340,8 +340,13 @@ private:
             return request_stop(stop_reason::steps, now, out);
         if (set_.stop_rounds > 0 && state_.current.count >= set_.stop_rounds)
             return request_stop(stop_reason::rounds, now, out);
-        if (facts.epoch_complete && state_.pledges.empty() && !live_.merging)
+        // where blocks commit at a checkpoint, the last contributions come after the last block
+        if (facts.epoch_complete && state_.pledges.empty() && !live_.merging && !is_anybody_training(now))
             request_stop(stop_reason::exhausted, now, out);
+    }
+    [[nodiscard]] bool is_anybody_training(ledger_time now) const {
+        const auto waits = waits_of(state_, live_, set_, rules_, time(now));
+        return std::any_of(waits.begin(), waits.end(), [](const auto& w) { return w.kind == wait_kind::training; });
     }
     [[nodiscard]] std::optional<error> compare_pins(const pins& told) const;
 
