@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// `darl probe run|loop|usage`: collect queue probes and walltime usage, spool, upload.
+// `darl probe run, loop, usage`: collect queue probes and walltime usage, spool, upload (POST /probes).
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
