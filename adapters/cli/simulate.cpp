@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // `darl simulate`: a real server and real site processes over loopback HTTP, with kills, then an audit of what was
 // trained.
+#include <algorithm>
 #include <chrono>
 #include <csignal>
 #include <cstdint>
 #include <filesystem>
 #include <fstream>
+#include <iterator>
 #include <map>
 #include <memory>
 #include <optional>
@@ -89,7 +91,9 @@ private:
                  {std::string("--num-samples"), std::to_string(options_.blocks * options_.block_size),
                   std::string("--block-size"), std::to_string(options_.block_size), std::string("--seed"),
                   std::to_string(options_.seed), std::string("--commit-policy"), options_.commit_policy,
-                  std::string("--merge"), std::string("sum"), fmt::format("--lease.min_ttl_s={}", options_.min_ttl_s),
+                  std::string("--outer.eta=1"), std::string("--outer.beta=0"),
+                  std::string("--round.keep_generations=1000000"),
+                  fmt::format("--lease.min_ttl_s={}", options_.min_ttl_s),
                   fmt::format("--lease.default_ttl_s={}", options_.ttl_s), std::string("--round.live_window_s=4"),
                   std::string("--round.keepalive_s=0.5"), std::string("--round.round_limit_s=60"),
                   std::string("--train.inner_steps=1")})
@@ -249,26 +253,43 @@ private:
         return audit_simulation(in);
     }
 
-    // The model and the list of what was merged are read from the generations on disk, not asked of the server.
+    // The model and what was merged are read from the generations on disk, all of which a simulation keeps.
     result<void> read_generations(audit_input& in) const {
         const std::filesystem::path folder = dir_ + "/state/model";
         std::ifstream current(folder / "CURRENT");
         std::string newest;
         std::getline(current, newest);
-        if (newest.empty()) return fail(errc::not_found, fmt::format("{}: no current generation", folder.string()));
-        std::ifstream merged(dir_ + "/state/merged.jsonl");
+        if (newest.empty())
+            return fail(errc::not_found, fmt::format("{}: names no generation", (folder / "CURRENT").string()));
+        std::vector<std::filesystem::path> generations;
+        for (const auto& entry : std::filesystem::directory_iterator(folder))
+            if (entry.is_directory() && entry.path().filename().string().rfind("gen-", 0) == 0)
+                generations.push_back(entry.path());
+        std::sort(generations.begin(), generations.end());
+        for (const auto& path : generations)
+            if (auto read = read_meta((path / "meta.json").string(), in); !read) return read;
         const auto file = formats::safetensors_reader::open((folder / newest / "global.safetensors").string());
         if (!file) return file.error();
         const auto* entry = file->header().find("windows");
         if (entry == nullptr) return fail(errc::layout_mismatch, "the model has no table of windows");
         in.table.resize(entry->size_bytes() / sizeof(float));
-        if (auto read = file->read_all(*entry, std::as_writable_bytes(std::span(in.table))); !read) return read.error();
-        return read_merged_ids(in);
+        return file->read_all(*entry, std::as_writable_bytes(std::span(in.table)));
     }
 
-    // Every merge leaves its contributions in the history that GET /round/history tells; asked before the server ends.
-    result<void> read_merged_ids(audit_input& in) const {
-        for (const auto& id : merged_ids_) in.merged.push_back(id);
+    static result<void> read_meta(const std::string& path, audit_input& in) {
+        std::ifstream file(path);
+        const std::string text((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
+        const auto meta = json::parse(text);
+        if (!meta) return fail(errc::corrupt, fmt::format("{}: {}", path, meta.error().context));
+        const auto* list = meta->find("contributions");
+        if (list == nullptr || list->as_array() == nullptr) return {};
+        for (const auto& one : *list->as_array()) {
+            const auto* id = one.find("id");
+            const auto* share = one.find("share");
+            if (id == nullptr || id->as_string() == nullptr || share == nullptr || !share->as_double())
+                return fail(errc::corrupt, fmt::format("{}: a contribution without id or share", path));
+            in.merged.push_back({*id->as_string(), static_cast<float>(*share->as_double())});
+        }
         return {};
     }
 
@@ -281,7 +302,6 @@ private:
     std::vector<site_slot> sites_;
     std::vector<site_slot*> restart_;
     std::vector<std::pair<site_slot*, steady::time_point>> sleepers_;
-    std::vector<std::string> merged_ids_;
     json::value last_status_;
     double progress_ = 0;
     std::uint64_t killed_ = 0;
@@ -290,5 +310,84 @@ private:
     std::uint64_t ledger_killed_ = 0;
 };
 
+json::value report_json(const audit_report& r) {
+    json::value sites{json::array{}};
+    for (const auto& site : r.sites)
+        sites.push_back(json::make_object(
+            {{"site", site.site}, {"read", site.read}, {"committed", site.merged}, {"lost", site.retrained}}));
+    json::value findings{json::array{}};
+    for (const auto& f : r.findings) findings.push_back(f);
+    return json::make_object({{"verdict", r.pass ? "PASS" : "FAIL"},
+                              {"blocks", r.blocks},
+                              {"covered", r.covered},
+                              {"duplicates", r.duplicates},
+                              {"missing", r.missing},
+                              {"retrained", r.retrained},
+                              {"sites", sites},
+                              {"findings", findings}});
+}
+
+void run_simulation(session& s, const simulate_options& o) {
+    const bool keep = !o.keep_dir.empty();
+    std::string dir = o.keep_dir;
+    if (!keep) {
+        std::string pattern = (std::filesystem::temp_directory_path() / "darl-simulate-XXXXXX").string();
+        if (::mkdtemp(pattern.data()) == nullptr)
+            return report(s, fail(errc::io_error, "no temporary folder can be made"));
+        dir = pattern;
+    }
+    std::error_code ignored;
+    std::filesystem::create_directories(dir, ignored);
+    result<audit_report> audit = fail(errc::internal);
+    {
+        simulation run(o, dir);
+        audit = run.run();
+    }
+    if (!audit) return report(s, audit.error());
+    if (s.json) {
+        print_line(json::dump(report_json(*audit)));
+    } else {
+        print_line(fmt::format("{}: {} blocks, {} covered, {} duplicates, {} missing, {} read in vain",
+                               audit->pass ? "PASS" : "FAIL", audit->blocks, audit->covered, audit->duplicates,
+                               audit->missing, audit->retrained));
+        for (const auto& site : audit->sites)
+            print_line(fmt::format("  {:<12} {:>6} read {:>6} in the model", site.site, site.read, site.merged));
+        for (const auto& f : audit->findings) print_line("  " + f);
+    }
+    if (!audit->pass) s.exit_code = exit_failed;
+    if (!keep && audit->pass)
+        std::filesystem::remove_all(dir, ignored);
+    else
+        fmt::print(stderr, "darl: logs and state are in {}\n", dir);
+}
+
 }  // namespace
+void add_simulate(CLI::App& app, session& s) {
+    auto o = std::make_shared<simulate_options>();
+    auto* command = app.add_subcommand(
+        "simulate", "a real server and real site processes on this machine, with kills; then an audit");
+    command->add_option("--sites", o->sites, "site processes of unequal speed")
+        ->check(CLI::Range(1, 64))
+        ->capture_default_str();
+    command->add_option("--blocks", o->blocks, "blocks of the corpus")
+        ->check(CLI::Range(1, 1'000'000))
+        ->capture_default_str();
+    command->add_option("--block-size", o->block_size, "windows per block")
+        ->check(CLI::Range(1, 4096))
+        ->capture_default_str();
+    command->add_option("--kill", o->kill, "site processes to kill -9")->capture_default_str();
+    command->add_option("--late", o->late, "sites that join later")->capture_default_str();
+    command->add_option("--pause", o->pause, "sites to stop for longer than their leases live")->capture_default_str();
+    command->add_option("--kill-ledger", o->kill_ledger, "times to kill -9 the server")->capture_default_str();
+    command->add_option("--seed", o->seed, "of the corpus order and of the harm")->capture_default_str();
+    command->add_option("--ttl", o->ttl_s, "seconds that a lease lives")
+        ->check(CLI::Range(1.0, 3600.0))
+        ->capture_default_str();
+    command->add_option("--timeout", o->seconds_max, "seconds for the whole run")->capture_default_str();
+    command->add_option("--keep", o->keep_dir,
+                        "folder for logs and state; default: a temporary one, removed after PASS");
+    command->footer("Example: darl simulate --sites 4 --blocks 1000 --kill 1 --late 1 --kill-ledger 2");
+    command->callback([&s, o] { run_simulation(s, *o); });
+}
+
 }  // namespace darl

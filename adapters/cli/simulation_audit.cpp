@@ -90,7 +90,7 @@ result<site_books> read_books(const std::string& site, const std::vector<std::st
     return books;
 }
 
-void check_table(const audit_input& in, const epoch_map& map, const std::vector<std::uint32_t>& times,
+void check_table(const audit_input& in, const epoch_map& map, const std::vector<float>& expected,
                  audit_report& report) {
     if (in.table.size() != in.space.num_samples) {
         report.findings.push_back(
@@ -99,13 +99,13 @@ void check_table(const audit_input& in, const epoch_map& map, const std::vector<
         return;
     }
     std::uint64_t wrong = 0;
-    for (std::uint64_t p = 0; p < times.size(); ++p) {
+    for (std::uint64_t p = 0; p < expected.size(); ++p) {
         const auto range = map.windows_of(position{p});
         for (std::uint64_t w = range.begin; w < range.end; ++w) {
-            if (in.table[w] == static_cast<float>(times[p])) continue;
+            if (in.table[w] == expected[p]) continue;
             if (++wrong <= examples_max)
-                report.findings.push_back(
-                    fmt::format("window {}: the model says {}, the sites' records say {}", w, in.table[w], times[p]));
+                report.findings.push_back(fmt::format("window {}: the model says {}, the sites' records say {}", w,
+                                                      in.table[w], expected[p]));
         }
     }
     if (wrong != 0) report.pass = false;
@@ -131,7 +131,8 @@ result<audit_report> audit_simulation(const audit_input& in) {
         report.findings.push_back(text);
         report.pass = false;
     };
-    for (const auto& id : in.merged) {
+    std::vector<float> expected(report.blocks, 0.0F);
+    for (const auto& [id, share] : in.merged) {
         const auto reads = finished.find(id);
         if (reads == finished.end()) {
             find(fmt::format("contribution {} is in the model, but no site has a record of it", id));
@@ -158,7 +159,7 @@ result<audit_report> audit_simulation(const audit_input& in) {
         site.retrained = site.read - std::min(site.read, site.merged);
         report.retrained += site.retrained;
     }
-    if (!in.table.empty()) check_table(in, **map, times, report);
+    if (!in.table.empty()) check_table(in, **map, expected, report);
     const std::uint64_t merged_blocks = report.covered + report.duplicates;
     if (in.ledger_committed != merged_blocks)
         find(fmt::format("the ledger counts {} committed blocks, the model holds {}", in.ledger_committed,

@@ -11,13 +11,21 @@
 
 namespace darl {
 
-/// What the audit of a run looks at: what the sites wrote when they read, which contributions the model says it holds,
-/// and the model itself. Not the ledger's books; those are compared at the end.
+/// A contribution as the meta of a generation names it.
+struct merged_contribution {
+    std::string id;
+    float share = 1;  // weight in its merge
+};
+
+/// What the audit of a run looks at: what the sites wrote when they read, which contributions the generations name, and
+/// the model itself. Not the ledger's books; those are compared at the end.
+/// The model of a simulation: each delta adds 1 to the counter of every window it trained, and merges are plain
+/// weighted means (eta 1, beta 0); so a window that was trained once holds exactly the share of its contribution.
 struct audit_input {
     darlcore::space_parameters space;
     std::uint32_t epoch = 0;
     std::map<std::string, std::vector<std::string>> records;  // per site: lines of its record
-    std::vector<std::string> merged;                          // contribution ids in the generations' metas
+    std::vector<merged_contribution> merged;                  // in the order of the generations
     std::vector<float> table;                                 // the global model: one counter per window; empty: none
     std::vector<std::uint64_t> quarantined;                   // positions
     std::uint64_t ledger_committed = 0;                       // blocks, by the ledger's books

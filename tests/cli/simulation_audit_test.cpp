@@ -26,8 +26,13 @@ darl::audit_input good() {
     in.records["alpha"] = {started, read(1, 0, 0, 1), read(1, 1, 1, 2), contribution(1, 2, "a1")};
     in.records["beta"] = {started,          read(1, 0, 2, 3),         started,
                           read(1, 0, 2, 4), contribution(1, 1, "b1"), R"({"kind":"re)"};
-    in.merged = {"a1", "b1"};
-    in.table = std::vector<float>(8, 1.0F);
+    in.merged = {{"a1", 0.75F}, {"b1", 0.25F}};
+    in.table = std::vector<float>(8, 0.0F);
+    const auto map = block_space::build(in.space, epoch_index{0});
+    for (std::uint64_t p = 0; p < 4; ++p) {
+        const auto range = (*map)->windows_of(position{p});
+        for (auto w = range.begin; w < range.end; ++w) in.table[w] = p < 2 ? 0.75F : 0.25F;
+    }
     in.ledger_committed = 4;
     return in;
 }
@@ -49,7 +54,10 @@ TEST(simulation_audit, fails_for_each_way_in_which_a_run_can_be_wrong) {
              wrong{"never merged", [](darl::audit_input& in) { in.merged.pop_back(); }},
              wrong{"merged 2 times", [](darl::audit_input& in) { in.records["alpha"][1] = read(1, 0, 0, 3); }},
              wrong{"the model says", [](darl::audit_input& in) { in.table[3] = 2.0F; }},
-             wrong{"no site has a record", [](darl::audit_input& in) { in.merged.push_back("ghost"); }},
+             wrong{"no site has a record",
+                   [](darl::audit_input& in) {
+                       in.merged.push_back({"ghost", 1.0F});
+                   }},
              wrong{"the ledger counts", [](darl::audit_input& in) { in.ledger_committed = 3; }},
              wrong{"counters for", [](darl::audit_input& in) { in.table.pop_back(); }},
              wrong{"does not exist", [](darl::audit_input& in) { in.records["beta"][3] = read(1, 0, 2, 5); }},
@@ -73,7 +81,7 @@ TEST(simulation_audit, only_the_last_line_of_a_record_may_be_cut) {
 
 TEST(simulation_audit, quarantined_positions_need_not_be_merged) {
     auto in = good();
-    in.merged = {"a1"};
+    in.merged = {{"a1", 0.75F}};
     in.quarantined = {2, 3};
     in.ledger_committed = 2;
     for (const std::uint64_t p : in.quarantined) {
