@@ -201,7 +201,8 @@ private:
             site_slot& slot = sites_[chance_() % sites_.size()];
             if (slot.process && slot.process->running()) {
                 slot.process->signal(SIGSTOP);
-                sleepers_.emplace_back(&slot, steady::now() + std::chrono::duration<double>(2 * options_.ttl_s));
+                sleepers_.emplace_back(
+                    &slot, steady::now() + std::chrono::milliseconds(static_cast<std::int64_t>(2000 * options_.ttl_s)));
             }
         }
         for (auto& [slot, until] : sleepers_)
