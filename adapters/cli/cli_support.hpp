@@ -16,7 +16,6 @@ struct session {
     bool json = false;
     bool color = true;
     int verbosity = 0;
-    char** argv = nullptr;  // as main got it, for commands that start this program anew
 };
 
 /// Exit codes of the command line (docs/cli.md).

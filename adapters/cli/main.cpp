@@ -28,7 +28,6 @@ std::string version_text() {
 
 int main(int argc, char** argv) {
     darl::session s;
-    s.argv = argv;
     CLI::App app{"darl: one pre-training run from small allocations at several supercomputers"};
     app.require_subcommand(1);
     app.set_version_flag("--version", version_text());

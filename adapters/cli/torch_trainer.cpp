@@ -3,7 +3,6 @@
 
 #include <chrono>
 #include <cmath>
-#include <cstring>
 #include <filesystem>
 #include <span>
 #include <variant>
@@ -19,32 +18,7 @@ std::int64_t now_ms() {
     return std::chrono::duration_cast<std::chrono::milliseconds>(std::chrono::steady_clock::now().time_since_epoch())
         .count();
 }
-double unix_seconds() {
-    return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
-}
-
-class shard_source : public training::window_source {
-public:
-    explicit shard_source(formats::token_corpus corpus) : corpus_(std::move(corpus)) {}
-    [[nodiscard]] std::uint64_t num_windows() const override { return corpus_.num_windows(); }
-    [[nodiscard]] std::size_t window_bytes() const override { return corpus_.window() * sizeof(std::int32_t); }
-    [[nodiscard]] result<void> read(std::uint64_t window, std::span<std::byte> out) const override {
-        // ids fit 31 bits (the vocabulary is checked at opening), so unsigned and signed words have equal bytes
-        std::vector<std::uint32_t> ids(corpus_.window());
-        if (auto read = corpus_.read_window(window, ids); !read) return read;
-        std::memcpy(out.data(), ids.data(), out.size());
-        return {};
-    }
-
-private:
-    formats::token_corpus corpus_;
-};
-
 }  // namespace
-
-std::unique_ptr<training::window_source> corpus_source(formats::token_corpus corpus) {
-    return std::make_unique<shard_source>(std::move(corpus));
-}
 
 result<std::unique_ptr<torch_trainer>> torch_trainer::make(options o, training::communicator& ranks,
                                                            std::unique_ptr<training::window_source> corpus,
@@ -60,9 +34,6 @@ result<std::unique_ptr<torch_trainer>> torch_trainer::make(options o, training::
     made->corpus_ = std::move(corpus);
     made->held_out_ = std::move(held_out);
     if (auto opened = made->record_.open(made->options_.work_dir + "/record.jsonl"); !opened) return opened.error();
-    made->metrics_.open(made->options_.work_dir + "/metrics.jsonl", std::ios::app);
-    if (!made->metrics_)
-        return fail(errc::io_error, fmt::format("{}/metrics.jsonl: cannot be written", made->options_.work_dir));
     return made;
 }
 
@@ -89,6 +60,10 @@ result<void> torch_trainer::adopt(const site::action::fetch& what, const std::st
                                                       trainer_->layout_digest(), options_.incarnation);
         if (!store) return store.error();
         checkpoints_.emplace(*std::move(store));
+        auto metrics = training::metrics_file::open(options_.work_dir + "/metrics.jsonl",
+                                                    {what.run_id, options_.site, options_.incarnation});
+        if (!metrics) return metrics.error();
+        metrics_.emplace(*std::move(metrics));
         std::vector<std::string> notes;
         auto restored = checkpoints_->restore(*trainer_, notes);
         for (const auto& note : notes) options_.log(note);
@@ -174,6 +149,7 @@ training::next_group torch_trainer::wait_for_group() {
     groups_.pop_front();
     lock.unlock();
     record_.read(phase_, group);
+    read_.insert(read_.end(), group.spans.begin(), group.spans.end());
     next_counter_ = group.counter + 1;
     return phase_group{group.counter, group.spans};
 }
@@ -181,14 +157,7 @@ training::next_group torch_trainer::wait_for_group() {
 training::after_step torch_trainer::stepped(const training::step_report& step) {
     tokens_total_ += step.tokens;
     for (; told_ < step.groups_trained; ++told_) report_(site::event::group_trained{told_});
-    if (step.step % options_.log_every == 0)
-        metric("step", {{"loss", step.loss},
-                        {"lr", step.lr},
-                        {"grad_norm", step.grad_norm},
-                        {"tokens_per_s", step.step_s > 0 ? static_cast<double>(step.tokens) / step.step_s : 0.0},
-                        {"step_s", step.step_s},
-                        {"data_wait_s", step.data_wait_s},
-                        {"global_step", step.global_step}});
+    if (step.step % options_.log_every == 0) metric("step", training::step_metrics(step));
     if (options_.throttle > 1) {
         // stands for a slower machine; nothing waits for it by the clock
         std::unique_lock lock(mutex_);
@@ -203,6 +172,7 @@ void torch_trainer::run_phase(const site::action::train_group& first) {
     const std::int64_t begun_ms = now_ms();
     ++phase_;
     told_ = 0;
+    read_.clear();
     epoch_ = first.epoch;
     const auto map = space_.map(first.epoch);
     if (!map) return report_(site::event::phase_failed{round::decline_reason::local_error, map.error().context});
@@ -213,6 +183,7 @@ void torch_trainer::run_phase(const site::action::train_group& first) {
         if (given) return wait_for_group();
         given = true;
         record_.read(phase_, first);
+        read_ = first.spans;
         next_counter_ = first.counter + 1;
         return phase_group{first.counter, first.spans};
     };
@@ -265,17 +236,11 @@ result<site::phase_done> torch_trainer::write_contribution(const training::phase
     record_.contribution(phase_, summary.groups, id, written->sha256);
     const auto norms = trainer_->norms();
     const double loss = summary.tokens > 0 ? summary.loss_sum / static_cast<double>(summary.tokens) : std::nan("");
-    metric("phase", {{"contribution", id},
-                     {"steps", summary.steps},
-                     {"tokens", summary.tokens},
-                     {"windows", summary.windows},
-                     {"groups", summary.groups},
-                     {"loss", loss},
-                     {"compute_s", summary.train_s},
-                     {"data_wait_s", summary.data_wait_s},
-                     {"delta_norm", norms.delta},
-                     {"param_norm", norms.weights},
-                     {"drift", norms.weights > 0 ? json::value(norms.delta / norms.weights) : json::value()}});
+    training::phase_seconds seconds;
+    seconds.compute_s = summary.train_s;
+    std::uint64_t blocks = 0;
+    for (const auto& s : read_) blocks += s.size();
+    metric("phase", training::phase_metrics(summary, norms, seconds, blocks, id, read_));
     options_.log(fmt::format("phase {}: {} steps, {} windows, loss {:.3f}, drift {:.4f}", phase_, summary.steps,
                              summary.windows, loss, norms.weights > 0 ? norms.delta / norms.weights : 0.0));
     site::phase_done done;
@@ -295,12 +260,7 @@ result<site::event::evaluated> torch_trainer::evaluate() {
     trainer_->reload();
     const auto score = trainer_->evaluate(*held_out_, options_.eval_windows);
     if (!score) return score.error();
-    if (const auto loss = score->loss())
-        metric("eval", {{"generation", base_.count},
-                        {"loss", *loss},
-                        {"perplexity", std::exp(*loss)},
-                        {"tokens", score->tokens},
-                        {"windows", score->windows}});
+    metric("eval", training::evaluation_metrics(*score, ""));
     return site::event::evaluated{score->loss_sum, score->tokens, score->windows};
 }
 
@@ -310,23 +270,14 @@ std::string torch_trainer::contribution_file(const std::string& sha256) {
 
 void torch_trainer::settle(const site::action::settle& outcome) {
     record_.settled(outcome);
-    metric("event", {{"text", outcome.merged ? "contribution merged" : "contribution turned down"},
-                     {"contribution", outcome.id.text},
-                     {"reason", outcome.reason}});
+    metric("event", json::make_object({{"text", outcome.merged ? "contribution merged" : "contribution turned down"},
+                                       {"contribution", outcome.id.text},
+                                       {"reason", outcome.reason}}));
 }
 
-void torch_trainer::metric(std::string_view kind, std::vector<std::pair<std::string_view, json::value>> fields) {
-    json::value line = json::make_object({{"time", unix_seconds()},
-                                          {"run_id", run_id_},
-                                          {"site", options_.site},
-                                          {"incarnation", options_.incarnation},
-                                          {"kind", kind},
-                                          {"generation", base_.count},
-                                          {"global_step", trainer_->position()},
-                                          {"tokens_total", tokens_total_}});
-    for (auto& [key, value] : fields) line.set(key, std::move(value));
+void torch_trainer::metric(std::string_view kind, const json::value& members) {
     const std::lock_guard lock(metrics_mutex_);
-    metrics_ << json::dump(line) << '\n' << std::flush;
+    if (metrics_) metrics_->write(kind, {base_.count, trainer_->position(), tokens_total_}, members);
 }
 
 }  // namespace darl

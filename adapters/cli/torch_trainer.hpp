@@ -4,7 +4,6 @@
 #include <condition_variable>
 #include <cstdint>
 #include <deque>
-#include <fstream>
 #include <functional>
 #include <memory>
 #include <mutex>
@@ -13,16 +12,13 @@
 #include <thread>
 
 #include "adapters/cli/run_record.hpp"
-#include "adapters/formats/token_corpus.hpp"
 #include "backends/curl/site_driver.hpp"
 #include "backends/torch/checkpoint.hpp"
+#include "backends/torch/metrics_file.hpp"
 #include "backends/torch/trainer.hpp"
 #include "darlcore/block_space.hpp"
 
 namespace darl {
-
-/// Windows of token shards, as the trainer reads them.
-std::unique_ptr<darlcore::training::window_source> corpus_source(darlcore::formats::token_corpus corpus);
 
 /// The site's trainer on libtorch: the inner loop in a thread of its own, fed with reserved groups.
 class torch_trainer : public darlcore::client::site_trainer {
@@ -71,7 +67,7 @@ private:
     darlcore::training::after_step stepped(const darlcore::training::step_report& step);
     void finish(const darlcore::training::phase_summary& summary, std::int64_t begun_ms);
     darlcore::result<darlcore::site::phase_done> write_contribution(const darlcore::training::phase_summary& summary);
-    void metric(std::string_view kind, std::vector<std::pair<std::string_view, darlcore::json::value>> fields);
+    void metric(std::string_view kind, const darlcore::json::value& members);
 
     options options_;
     darlcore::block_space space_;
@@ -80,7 +76,7 @@ private:
     std::unique_ptr<darlcore::training::window_source> held_out_;
     std::optional<darlcore::training::checkpoint_store> checkpoints_;
     run_record record_;
-    std::ofstream metrics_;
+    std::optional<darlcore::training::metrics_file> metrics_;
     std::mutex metrics_mutex_;
     std::function<void(darlcore::site::event_t)> report_;
     std::thread thread_;
@@ -99,6 +95,7 @@ private:
     std::uint64_t next_counter_ = 0;
     std::uint64_t phase_ = 0;
     std::size_t told_ = 0;
+    std::vector<darlcore::span> read_;  // positions given to the running phase
     std::uint64_t tokens_total_ = 0;
 };
 

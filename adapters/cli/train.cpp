@@ -9,17 +9,17 @@
 #include <optional>
 #include <random>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include <fmt/format.h>
 
 #include "adapters/cli/cli_support.hpp"
-#include "adapters/cli/process_tuning.hpp"
 #include "adapters/cli/run_config.hpp"
 #include "adapters/cli/token_input.hpp"
 #include "adapters/cli/torch_trainer.hpp"
 #include "adapters/formats/json.hpp"
+#include "backends/torch/compute_environment.hpp"
+#include "backends/torch/token_source.hpp"
 #include "darlcore/hex.hpp"
 
 namespace darl {
@@ -45,6 +45,7 @@ struct train_options {
     bool insecure = false;
     bool centralised = false;
     std::uint64_t global_batch = 0;
+    unsigned workers = 1;
 };
 
 training::lr_schedule schedule_of(const run_config& c) {
@@ -91,11 +92,14 @@ incarnation random_incarnation() {
     return {word() | 1U, word()};
 }
 
-result<formats::token_corpus> open_corpus(const std::string& path, const char* key) {
+result<std::shared_ptr<const formats::token_corpus>> open_corpus(const std::string& path, const char* key) {
     if (path.empty())
         return fail(errc::invalid_argument,
                     fmt::format("{} is not set; 'darl tokenize' writes a manifest to name there", key));
-    return formats::token_corpus::open(path);
+    auto corpus = formats::token_corpus::open(path);
+    if (!corpus) return corpus.error();
+    return std::shared_ptr<const formats::token_corpus>(
+        std::make_shared<const formats::token_corpus>(*std::move(corpus)));
 }
 
 void log_line(const std::string& site, std::string_view text) { fmt::print(stderr, "{}: {}\n", site, text); }
@@ -131,11 +135,11 @@ result<site::session_settings> session_of(const run_config& c, const train_optio
     return s;
 }
 
-result<std::unique_ptr<training::window_source>> held_out_of(const run_config& c) {
+result<std::unique_ptr<training::window_source>> held_out_of(const run_config& c, const models::model_config& model) {
     if (c.held_out.empty()) return std::unique_ptr<training::window_source>();
-    auto corpus = formats::token_corpus::open(c.held_out);
+    auto corpus = open_corpus(c.held_out, "data.held_out");
     if (!corpus) return corpus.error();
-    return corpus_source(*std::move(corpus));
+    return training::token_source(*corpus, model.vocab_size);
 }
 
 result<int> run_federated(const run_config& c, const train_options& o) {
@@ -144,14 +148,14 @@ result<int> run_federated(const run_config& c, const train_options& o) {
                     "--site must be 1 to 64 letters, digits, '.', '_' or '-', beginning with a letter or digit");
     auto corpus = open_corpus(c.manifest, "data.manifest");
     if (!corpus) return corpus.error();
-    auto settings = settings_of(c, corpus->manifest());
+    auto settings = settings_of(c, (*corpus)->manifest());
     if (!settings) return settings.error();
-    auto held_out = held_out_of(c);
+    auto held_out = held_out_of(c, settings->model);
     if (!held_out) return held_out.error();
     const incarnation me = random_incarnation();
     torch_trainer::options to;
     to.settings = *settings;
-    to.space = space_of(c, corpus->manifest());
+    to.space = space_of(c, (*corpus)->manifest());
     to.site = o.site;
     to.incarnation = to_text(me);
     to.work_dir = c.work_dir;
@@ -160,11 +164,11 @@ result<int> run_federated(const run_config& c, const train_options& o) {
     to.throttle = c.throttle;
     to.log = [&o](std::string_view text) { log_line(o.site, text); };
     const auto ranks = training::single_communicator();
-    auto again = formats::token_corpus::open(c.manifest);
-    if (!again) return again.error();
-    auto trainer = torch_trainer::make(to, *ranks, corpus_source(*std::move(again)), *std::move(held_out));
+    auto source = training::token_source(*corpus, settings->model.vocab_size);
+    if (!source) return source.error();
+    auto trainer = torch_trainer::make(to, *ranks, *std::move(source), *std::move(held_out));
     if (!trainer) return trainer.error();
-    auto session = session_of(c, o, *corpus, **trainer, me);
+    auto session = session_of(c, o, **corpus, **trainer, me);
     if (!session) return session.error();
     client::driver_options d;
     auto server = server_options(o.server, o.token_file, o.proxy.empty() ? c.proxy : o.proxy, o.insecure);
@@ -187,20 +191,21 @@ struct baseline {
 result<baseline> run_centralised(const run_config& c, const train_options& o) {
     auto corpus = open_corpus(c.manifest, "data.manifest");
     if (!corpus) return corpus.error();
-    auto settings = settings_of(c, corpus->manifest());
+    auto settings = settings_of(c, (*corpus)->manifest());
     if (!settings) return settings.error();
     if (o.global_batch != 0) {
         settings->batch = o.global_batch;
         settings->accumulate = 1;
     }
-    auto held_out = held_out_of(c);
+    auto held_out = held_out_of(c, settings->model);
     if (!held_out) return held_out.error();
-    const auto map = block_space::build(space_of(c, corpus->manifest()), epoch_index{0});
+    const auto map = block_space::build(space_of(c, (*corpus)->manifest()), epoch_index{0});
     if (!map) return map.error();
     const auto ranks = training::single_communicator();
     auto trainer = training::inner_trainer::create(*settings, *ranks);
     if (!trainer) return trainer.error();
-    const auto source = corpus_source(*std::move(corpus));
+    const auto source = training::token_source(*corpus, settings->model.vocab_size);
+    if (!source) return source.error();
     trainer->initialise();
     baseline out;
     const auto windows = static_cast<std::uint64_t>(c.eval_windows);
@@ -226,7 +231,7 @@ result<baseline> run_centralised(const run_config& c, const train_options& o) {
             log_line("centralised", fmt::format("step {}, loss {:.3f}", s.step, s.loss));
         return stop_asked.load() ? training::after_step::drop : training::after_step::go_on;
     };
-    auto trained = trainer->train_phase(*map, *source, hooks);
+    auto trained = trainer->train_phase(*map, **source, hooks);
     if (!trained) return trained.error();
     if (trained->ending != training::phase_ending::finished)
         return fail(errc::cancelled, "the baseline was stopped: " + trained->problem);
@@ -275,8 +280,7 @@ void run_train(session& s, const train_options& o, const std::vector<std::string
     std::signal(SIGINT, ask_to_stop);
     std::signal(SIGUSR1, ask_to_stop);
     std::signal(SIGPIPE, SIG_IGN);
-    const unsigned cores = std::max(1U, std::thread::hardware_concurrency());
-    tune_process_for_training(s.argv, config->threads > 0 ? static_cast<unsigned>(config->threads) : cores);
+    training::restart_with_worker_environment(o.workers);
     if (o.centralised) {
         const auto done = run_centralised(*config, o);
         if (!done) return report(s, done.error());
@@ -305,6 +309,10 @@ void add_train(CLI::App& app, session& s) {
     command->add_flag("--insecure", o->insecure, "allow a token over plain HTTP to another machine");
     command->add_flag("--centralised", o->centralised, "one process, every window once: the baseline");
     command->add_option("--global-batch", o->global_batch, "windows per step of the baseline: the sum over the sites");
+    command
+        ->add_option("--workers", o->workers,
+                     "training processes that share this machine; each takes its part of the cores")
+        ->check(CLI::Range(1, 4096));
     command->add_option("--out", o->out, "folder for the baseline's model");
     command->add_flag("--json", s.json, "results as one JSON document on stdout");
     command->allow_extras();

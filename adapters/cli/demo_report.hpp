@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace darl {
+
+/// One line of a chart: points (x, y) in the order of x.
+struct chart_line {
+    std::string name;
+    std::vector<std::pair<double, double>> points;
+};
+
+/// A block of the corpus and whose contribution holds it.
+struct block_owner {
+    std::uint64_t position = 0;
+    std::string site;
+};
+
+struct table_row {
+    std::vector<std::string> cells;
+};
+
+/// What the report of a demo shows.
+struct demo_figures {
+    std::string verdict;
+    std::string headline;
+    std::vector<chart_line> loss_by_tokens;  // per site and the baseline
+    std::vector<chart_line> loss_by_time;
+    std::vector<block_owner> blocks;
+    std::uint64_t num_blocks = 0;
+    std::vector<std::string> head;
+    std::vector<table_row> rounds;
+    std::vector<table_row> facts;
+    std::vector<std::string> findings;
+};
+
+/// One HTML file without external resources: inline SVG, readable without script, every text escaped.
+std::string demo_report_html(const demo_figures& f);
+
+/// A line chart as SVG. Lines without points are left out; no line at all gives an empty text.
+std::string chart_svg(const std::string& title, const std::string& x_name, const std::string& y_name,
+                      const std::vector<chart_line>& lines);
+
+/// `text` with the characters that mean something in HTML replaced.
+std::string html_escape(std::string_view text);
+
+}  // namespace darl
