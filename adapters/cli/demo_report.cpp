@@ -60,9 +60,9 @@ std::string axes(const range& x, const range& y, const std::string& x_name, cons
     });
     out += fmt::format(R"(<text x="{}" y="{}" text-anchor="middle">{}</text>)", (left + right) / 2, bottom + 34,
                        html_escape(x_name));
-    out += fmt::format(R"x(<text x="14" y="{0}" text-anchor="middle" transform="rotate(-90 14 {0})" >
-                       {1}</ text>) ", (top + bottom) / 2, html_escape(y_name));
-        return out;
+    out += fmt::format(R"x(<text x="14" y="{0}" text-anchor="middle" transform="rotate(-90 14 {0})">{1}</text>)x",
+                       (top + bottom) / 2, html_escape(y_name));
+    return out;
 }
 
 std::string strip_svg(const demo_figures& f) {
@@ -80,11 +80,11 @@ std::string strip_svg(const demo_figures& f) {
             html_escape(b.site));
     double x = left;
     for (const auto& [site, color] : colors) {
-        out += fmt::format(R"(<rect x="{}" y="52" width="12" height="12" fill="{}"/><text x="{}" y="63">{}</text>)x",
-                       x, color_of(color), x + 17, html_escape(site));
-    x += 110;
-}
-return out + "</svg>";
+        out += fmt::format(R"(<rect x="{}" y="52" width="12" height="12" fill="{}"/><text x="{}" y="63">{}</text>)", x,
+                           color_of(color), x + 17, html_escape(site));
+        x += 110;
+    }
+    return out + "</svg>";
 }
 
 std::string table_html(const std::vector<std::string>& head, const std::vector<table_row>& rows) {

@@ -97,7 +97,7 @@ const std::vector<key_spec>& schema() {
         {"lease", "default_ttl_s", &c::default_ttl_s, 0.1, 86400, "s", "until a site has told how long a phase takes"},
         {"eval", "windows", &c::eval_windows, 1, 1e9, "windows",
          "fixed total, so that the score does not depend on ranks"},
-        {"eval", "every", &c::eval_every, 1, 1e9, "generations", "when no site waits by itself"},
+        {"eval", "every", &c::eval_every, 0, 1e9, "generations", "when no site waits by itself; 0 = never score"},
         {"network", "proxy", &c::proxy, 0, 0, "", "none, env, or a URL"},
         {"network", "give_up_s", &c::give_up_s, 1, 1e7, "s", "without the server for so long: save and exit 75"},
     };

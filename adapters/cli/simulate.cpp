@@ -6,9 +6,6 @@
 #include <csignal>
 #include <cstdint>
 #include <filesystem>
-#include <fstream>
-#include <iterator>
-#include <map>
 #include <memory>
 #include <optional>
 #include <span>
@@ -20,19 +17,16 @@
 
 #include "adapters/cli/child_process.hpp"
 #include "adapters/cli/cli_support.hpp"
+#include "adapters/cli/local_server.hpp"
 #include "adapters/cli/simulation_audit.hpp"
-#include "adapters/cli/toy_trainer.hpp"
 #include "adapters/formats/json.hpp"
 #include "adapters/formats/safetensors.hpp"
-#include "backends/curl/http_client.hpp"
-#include "backends/curl/json_call.hpp"
 #include "darlcore/random.hpp"
 
 namespace darl {
 namespace {
 
 using namespace darlcore;
-using namespace std::chrono_literals;
 using steady = std::chrono::steady_clock;
 
 struct simulate_options {
@@ -66,7 +60,7 @@ public:
         : options_(o), dir_(std::move(dir)), chance_(static_cast<std::uint64_t>(o.seed)) {}
 
     result<audit_report> run() {
-        if (auto started = start_server(true); !started) return started.error();
+        if (auto started = start_server(); !started) return started.error();
         for (std::uint64_t i = 0; i < options_.sites; ++i) {
             site_slot slot;
             slot.name = fmt::format("site{}", i);
@@ -82,35 +76,15 @@ public:
     }
 
 private:
-    result<void> start_server(bool first) {
-        child_process::options o;
-        o.argv = {own_program(),   "serve",    "--state-dir",
-                  dir_ + "/state", "--listen", fmt::format("127.0.0.1:{}", port_)};
-        if (first)
-            for (const std::string& a :
-                 {std::string("--num-samples"), std::to_string(options_.blocks * options_.block_size),
-                  std::string("--block-size"), std::to_string(options_.block_size), std::string("--seed"),
-                  std::to_string(options_.seed), std::string("--commit-policy"), options_.commit_policy,
-                  std::string("--outer.eta=1"), std::string("--outer.beta=0"),
-                  std::string("--round.keep_generations=1000000"),
-                  fmt::format("--lease.min_ttl_s={}", options_.min_ttl_s),
-                  fmt::format("--lease.default_ttl_s={}", options_.ttl_s), std::string("--round.live_window_s=4"),
-                  std::string("--round.keepalive_s=0.5"), std::string("--round.round_limit_s=60"),
-                  std::string("--train.inner_steps=1")})
-                o.argv.push_back(a);
-        o.read_stdout = true;
-        o.stderr_file = dir_ + "/server.log";
-        auto child = child_process::start(o);
-        if (!child) return child.error();
-        server_.emplace(*std::move(child));
-        const auto line = server_->read_line(30s);
-        const auto first_line = line ? json::parse(*line) : result<json::value>(fail(errc::timeout, ""));
-        if (!first_line || first_line->find("url") == nullptr)
-            return fail(errc::io_error, fmt::format("the server did not start; see {}", o.stderr_file));
-        url_ = *first_line->at("url").as_string();
-        const auto colon = url_.rfind(':');
-        port_ = static_cast<std::uint16_t>(std::stoul(url_.substr(colon + 1)));
-        return {};
+    result<void> start_server() {
+        return server_.start(
+            dir_ + "/state", dir_ + "/server.log",
+            {"--num-samples", std::to_string(options_.blocks * options_.block_size), "--block-size",
+             std::to_string(options_.block_size), "--seed", std::to_string(options_.seed), "--commit-policy",
+             options_.commit_policy, "--outer.eta=1", "--outer.beta=0", "--round.keep_generations=1000000",
+             fmt::format("--lease.min_ttl_s={}", options_.min_ttl_s),
+             fmt::format("--lease.default_ttl_s={}", options_.ttl_s), "--round.live_window_s=4",
+             "--round.keepalive_s=0.5", "--round.round_limit_s=60", "--train.inner_steps=1", "--eval.every=0"});
     }
 
     result<void> start_site(site_slot& slot) {
@@ -118,7 +92,7 @@ private:
         o.argv = {own_program(),
                   "simulate-site",
                   "--server",
-                  url_,
+                  server_.url(),
                   "--site",
                   slot.name,
                   "--dir",
@@ -141,31 +115,14 @@ private:
         return {};
     }
 
-    [[nodiscard]] std::optional<json::value> status() {
-        client::client_options o;
-        o.base_url = url_;
-        o.call_ms = 5'000;
-        auto client = client::http_client::make(o);
-        if (!client) return std::nullopt;
-        const auto reply = client::json_call(*client, "/status", json::value());
-        if (!reply || !reply->ok()) return std::nullopt;
-        return reply->body;
-    }
-
-    static std::uint64_t number(const json::value& v, std::string_view key) {
-        const auto* member = v.find(key);
-        return member != nullptr ? member->as_u64().value_or(0) : 0;
-    }
-
     // Harm is done at shares of the progress, so that it falls into the middle of things at any speed.
     result<void> until_the_end() {
         const auto give_up = steady::now() + std::chrono::duration<double>(options_.seconds_max);
         while (steady::now() < give_up) {
-            const auto now = status();
+            const auto now = server_.get("/status");
             if (now) {
-                const std::uint64_t done = number(*now, "committed") + number(*now, "pledged");
+                const std::uint64_t done = count_of(*now, "committed") + count_of(*now, "pledged");
                 progress_ = static_cast<double>(done) / static_cast<double>(options_.blocks);
-                last_status_ = *now;
             }
             if (auto harmed = harm(); !harmed) return harmed.error();
             if (all_ended()) return {};
@@ -209,8 +166,8 @@ private:
             if (steady::now() >= until && slot->process) slot->process->signal(SIGCONT);
         if (due(ledger_killed_, options_.kill_ledger)) {
             ++ledger_killed_;
-            server_->kill();
-            return start_server(false);
+            server_.kill();
+            return server_.restart();
         }
         // a killed site comes back when its leases have run out, as a requeued job does
         if (!restart_.empty() && progress_ >= 0.9) {
@@ -236,40 +193,28 @@ private:
         in.space.block_size = options_.block_size;
         in.space.seed = options_.seed;
         for (const auto& slot : sites_) {
-            std::ifstream file(fmt::format("{}/{}/record.jsonl", dir_, slot.name));
-            std::vector<std::string> lines;
-            for (std::string line; std::getline(file, line);) lines.push_back(line);
+            auto lines = record_lines(fmt::format("{}/{}/record.jsonl", dir_, slot.name));
             if (!lines.empty()) in.records[slot.name] = std::move(lines);
         }
-        const auto now = status();
+        const auto now = server_.get("/status");
         if (!now) return fail(errc::unreachable, "the server did not answer at the end");
-        last_status_ = *now;
-        in.ledger_committed = number(*now, "committed");
+        in.ledger_committed = count_of(*now, "committed");
         if (const auto* q = now->find("quarantined_positions"); q != nullptr && q->as_array() != nullptr)
             for (const auto& p : *q->as_array())
                 if (p.as_u64()) in.quarantined.push_back(*p.as_u64());
-        server_->signal(SIGTERM);
-        (void)server_->wait(20s);
+        server_.stop();
         if (auto read = read_generations(in); !read) return read.error();
         return audit_simulation(in);
     }
 
     // The model and what was merged are read from the generations on disk, all of which a simulation keeps.
     result<void> read_generations(audit_input& in) const {
-        const std::filesystem::path folder = dir_ + "/state/model";
-        std::ifstream current(folder / "CURRENT");
-        std::string newest;
-        std::getline(current, newest);
-        if (newest.empty())
-            return fail(errc::not_found, fmt::format("{}: names no generation", (folder / "CURRENT").string()));
-        std::vector<std::filesystem::path> generations;
-        for (const auto& entry : std::filesystem::directory_iterator(folder))
-            if (entry.is_directory() && entry.path().filename().string().rfind("gen-", 0) == 0)
-                generations.push_back(entry.path());
-        std::sort(generations.begin(), generations.end());
-        for (const auto& path : generations)
-            if (auto read = read_meta((path / "meta.json").string(), in); !read) return read;
-        const auto file = formats::safetensors_reader::open((folder / newest / "global.safetensors").string());
+        auto merged = merged_in(dir_ + "/state");
+        if (!merged) return merged.error();
+        in.merged = *std::move(merged);
+        const auto newest = current_generation(dir_ + "/state");
+        if (!newest) return newest.error();
+        const auto file = formats::safetensors_reader::open(*newest + "/global.safetensors");
         if (!file) return file.error();
         const auto* entry = file->header().find("windows");
         if (entry == nullptr) return fail(errc::layout_mismatch, "the model has no table of windows");
@@ -277,33 +222,13 @@ private:
         return file->read_all(*entry, std::as_writable_bytes(std::span(in.table)));
     }
 
-    static result<void> read_meta(const std::string& path, audit_input& in) {
-        std::ifstream file(path);
-        const std::string text((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
-        const auto meta = json::parse(text);
-        if (!meta) return fail(errc::corrupt, fmt::format("{}: {}", path, meta.error().context));
-        const auto* list = meta->find("contributions");
-        if (list == nullptr || list->as_array() == nullptr) return {};
-        for (const auto& one : *list->as_array()) {
-            const auto* id = one.find("id");
-            const auto* share = one.find("share");
-            if (id == nullptr || id->as_string() == nullptr || share == nullptr || !share->as_double())
-                return fail(errc::corrupt, fmt::format("{}: a contribution without id or share", path));
-            in.merged.push_back({*id->as_string(), static_cast<float>(*share->as_double())});
-        }
-        return {};
-    }
-
     const simulate_options& options_;
     std::string dir_;
     xoshiro256 chance_;
-    std::optional<child_process> server_;
-    std::string url_;
-    std::uint16_t port_ = 0;
+    local_server server_;
     std::vector<site_slot> sites_;
     std::vector<site_slot*> restart_;
     std::vector<std::pair<site_slot*, steady::time_point>> sleepers_;
-    json::value last_status_;
     double progress_ = 0;
     std::uint64_t killed_ = 0;
     std::uint64_t late_joined_ = 0;

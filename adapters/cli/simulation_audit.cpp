@@ -143,6 +143,7 @@ result<audit_report> audit_simulation(const audit_input& in) {
                 find(fmt::format("contribution {} holds position {}, which does not exist", id, p));
             else
                 ++times[p];
+            report.holders[p] = id;
         }
         for (auto& site : report.sites)
             if (site.site == reads->second.site) site.merged += reads->second.positions.size();

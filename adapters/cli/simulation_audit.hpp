@@ -46,7 +46,8 @@ struct audit_report {
     std::uint64_t missing = 0;     // blocks merged never and not quarantined
     std::uint64_t retrained = 0;
     std::vector<audit_site> sites;
-    std::vector<std::string> findings;  // first examples, for people
+    std::map<std::uint64_t, std::string> holders;  // position -> contribution that holds it
+    std::vector<std::string> findings;             // first examples, for people
 };
 
 /// Errors: errc::corrupt naming the site and the line of a record that cannot be read. (The last line of a record may
