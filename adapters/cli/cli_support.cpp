@@ -46,6 +46,14 @@ void report(session& s, const darlcore::error& failure) {
     s.exit_code = exit_code_of(failure);
 }
 
+void take_settings(CLI::App* command, session& s) {
+    command->allow_extras();
+    command->fallthrough(false);
+    // the program's own flags do not fall through any more: they are known here too
+    command->add_flag("--json", s.json, "results as one JSON document on stdout");
+    command->add_flag("-v{1},-q{-1}", s.verbosity, "say more (-v) or less (-q)");
+}
+
 void print_line(std::string_view text) {
     std::fwrite(text.data(), 1, text.size(), stdout);
     std::fputc('\n', stdout);

@@ -314,9 +314,7 @@ void add_train(CLI::App& app, session& s) {
                      "training processes that share this machine; each takes its part of the cores")
         ->check(CLI::Range(1, 4096));
     command->add_option("--out", o->out, "folder for the baseline's model");
-    command->add_flag("--json", s.json, "results as one JSON document on stdout");
-    command->allow_extras();
-    command->fallthrough(false);  // else the run settings would be handed to `darl` itself, which does not know them
+    take_settings(command, s);
     command->footer(
         "Example: darl train --config run.toml --server http://127.0.0.1:8760 --site alpha --train.batch 8");
     command->callback([&s, o, command] { run_train(s, *o, command->remaining()); });

@@ -139,16 +139,24 @@ asio::awaitable<reply> model_service::announce(api_call& call) {
     if (!in) co_return error_reply(in.error().code, in.error().context);
     if (auto other = service_.check_site(call, in->request.who.site.name)) co_return std::move(*other);
     const auto allowed = core_.apply(in->request);
-    if (!allowed.ok()) co_return co_await service_.when_settled(service_.refused(allowed.refused(), true));
+    if (!allowed.ok()) {
+        reply told = service_.refused(allowed.refused(), true);
+        co_return co_await service_.when_settled(std::move(told));
+    }
     const storage::blob_facts facts = facts_of(*in);
     const storage::blob_standing now = standing(in->codec);
     const auto work = [&] { return blobs_->announce(facts, now, core_.now().ms); };
     const auto got = co_await on_pool(bulk_, work);
     if (!got) co_return failed(got.error());
-    if (!got->stored)
-        co_return co_await service_.when_settled(announced_reply(*got, service_.options().part_bytes_max));
+    if (!got->stored) {
+        reply told = announced_reply(*got, service_.options().part_bytes_max);
+        co_return co_await service_.when_settled(std::move(told));
+    }
     stored(in->sha256);
-    co_return co_await service_.when_settled(stored_reply(got->scan));
+    {
+        reply told = stored_reply(got->scan);
+        co_return co_await service_.when_settled(std::move(told));
+    }
 }
 
 model_service::uploader model_service::uploader_of(const api_call& call) {
@@ -221,7 +229,10 @@ asio::awaitable<reply> model_service::patch(api_call& call) {
              blobs_->list())  // its upload is gone by now; equal findings of this site are it
             if (f.site == u.who.site.name && f.purpose != storage::blob_purpose::wire && f.scan == taken->scan)
                 stored(f.sha256);
-        co_return co_await service_.when_settled(stored_reply(taken->scan));
+        {
+            reply told = stored_reply(taken->scan);
+            co_return co_await service_.when_settled(std::move(told));
+        }
     }
     reply r;
     r.status = 204;
@@ -257,7 +268,10 @@ asio::awaitable<reply> model_service::put(api_call& call) {
     m.sha256 = call.tail;
     m.bytes = *head.content_length;
     const auto allowed = core_.apply(m.request);
-    if (!allowed.ok()) co_return closing(co_await service_.when_settled(service_.refused(allowed.refused(), true)));
+    if (!allowed.ok()) {
+        reply told = service_.refused(allowed.refused(), true);
+        co_return closing(co_await service_.when_settled(std::move(told)));
+    }
     const std::string body = co_await read_body(call.x, service_.options().part_bytes_max);
     if (call.x.wrong()) co_return reply{};
     bytes_up_ += body.size();
@@ -267,7 +281,10 @@ asio::awaitable<reply> model_service::put(api_call& call) {
     const auto got = co_await on_pool(bulk_, work);
     if (!got) co_return failed(got.error());
     stored(m.sha256);
-    co_return co_await service_.when_settled(stored_reply(got->scan));
+    {
+        reply told = stored_reply(got->scan);
+        co_return co_await service_.when_settled(std::move(told));
+    }
 }
 
 asio::awaitable<reply> model_service::download(api_call& call) {

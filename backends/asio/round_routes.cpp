@@ -68,12 +68,18 @@ asio::awaitable<reply> ledger_service::post_poll(api_call& call) {
     const auto until = begun + std::chrono::milliseconds(static_cast<std::int64_t>(wait_s * 1000.0));
     for (bool held = false;; held = true) {
         auto out = core_.apply(*in);
-        if (!out.ok()) co_return co_await when_settled(refused(out.refused()));
+        if (!out.ok()) {
+            reply told = refused(out.refused());
+            co_return co_await when_settled(std::move(told));
+        }
         const auto now = std::chrono::steady_clock::now();
         if (!may_be_held(out.reply()) || hub_.stopped() || now >= until) {
             ledger::poll_reply answer = out.reply();
             if (held) answer.retry_after_ms = 0;  // it has waited here
-            co_return co_await when_settled(json_reply(wire::to_json(answer, context())));
+            {
+                reply told = json_reply(wire::to_json(answer, context()));
+                co_return co_await when_settled(std::move(told));
+            }
         }
         if (!co_await core_.settled()) co_return co_await when_settled({});
         const auto left =
@@ -118,17 +124,26 @@ asio::awaitable<reply> ledger_service::post_pause(api_call& call) {
     const auto in = wire::read_pause(call.body);
     if (!in) co_return bad_request(in.error());
     const auto out = core_.apply(*in);
-    co_return co_await when_settled(json_reply(wire::to_json(out.reply(), context())));
+    {
+        reply told = json_reply(wire::to_json(out.reply(), context()));
+        co_return co_await when_settled(std::move(told));
+    }
 }
 
 asio::awaitable<reply> ledger_service::post_resume(api_call&) {
     const auto out = core_.apply(ledger::resume_request{});
-    co_return co_await when_settled(json_reply(wire::to_json(out.reply(), context())));
+    {
+        reply told = json_reply(wire::to_json(out.reply(), context()));
+        co_return co_await when_settled(std::move(told));
+    }
 }
 
 asio::awaitable<reply> ledger_service::post_stop(api_call&) {
     const auto out = core_.apply(ledger::stop_request{});
-    co_return co_await when_settled(json_reply(wire::to_json(out.reply(), context())));
+    {
+        reply told = json_reply(wire::to_json(out.reply(), context()));
+        co_return co_await when_settled(std::move(told));
+    }
 }
 
 json::value ledger_service::round_json() const {
@@ -180,7 +195,10 @@ json::value ledger_service::round_json() const {
 asio::awaitable<reply> ledger_service::get_round(api_call&) {
     json::value out = round_json();
     for (const extra_routes* more : extras_) more->add_status(out);
-    co_return co_await when_settled(json_reply(out));
+    {
+        reply told = json_reply(out);
+        co_return co_await when_settled(std::move(told));
+    }
 }
 
 reply ledger_service::rounds_since(generation first, std::uint32_t most) const {
@@ -197,8 +215,10 @@ asio::awaitable<reply> ledger_service::get_history(api_call& call) {
     const auto first = from == nullptr ? std::optional<std::uint64_t>(0) : parse_decimal(*from);
     const auto most = number == nullptr ? std::optional<std::uint64_t>(100) : parse_decimal(*number);
     if (!first || !most) co_return error_reply(errc::bad_request, "from and count must be whole numbers");
-    co_return co_await when_settled(
-        rounds_since(generation{*first}, static_cast<std::uint32_t>(std::min<std::uint64_t>(*most, 100))));
+    {
+        reply told = rounds_since(generation{*first}, static_cast<std::uint32_t>(std::min<std::uint64_t>(*most, 100)));
+        co_return co_await when_settled(std::move(told));
+    }
 }
 
 }  // namespace darlcore::http

@@ -271,7 +271,10 @@ asio::awaitable<reply> ledger_service::get_status(api_call& call) {
         r.pieces = full_status_pieces();
         co_return co_await when_settled(std::move(r));
     }
-    co_return co_await when_settled(json_reply(status(true)));
+    {
+        reply told = json_reply(status(true));
+        co_return co_await when_settled(std::move(told));
+    }
 }
 
 asio::awaitable<reply> ledger_service::get_snapshot(api_call&) {
@@ -317,7 +320,10 @@ reply ledger_service::health(bool with_details) const {
 }
 
 asio::awaitable<reply> ledger_service::get_health(api_call& call) {
-    co_return co_await when_settled(health(call.who.scopes.bits != 0));
+    {
+        reply told = health(call.who.scopes.bits != 0);
+        co_return co_await when_settled(std::move(told));
+    }
 }
 
 asio::awaitable<reply> ledger_service::get_events(api_call& call) {
@@ -371,7 +377,10 @@ reply ledger_service::page(bool html) const {
 
 asio::awaitable<reply> ledger_service::get_page(api_call& call) {
     const std::string* accept = call.x.head().find("accept");
-    co_return co_await when_settled(page(accept != nullptr && accept->find("text/html") != std::string::npos));
+    {
+        reply told = page(accept != nullptr && accept->find("text/html") != std::string::npos);
+        co_return co_await when_settled(std::move(told));
+    }
 }
 
 }  // namespace darlcore::http
