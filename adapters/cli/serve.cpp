@@ -227,9 +227,7 @@ void add_serve(CLI::App& app, session& s) {
     c->add_flag("--change-outer-policy", a->change_outer_policy,
                 "take outer.* of this command for a run that has others");
     c->add_flag("--no-sync", a->no_sync, "never fsync (benchmarks only: a power cut loses acknowledged work)");
-    c->add_flag("-v{1},-q{-1}", s.verbosity, "say more (-v) or less (-q)");
-    c->allow_extras();
-    c->fallthrough(false);  // else the run settings would be handed to `darl` itself, which does not know them
+    take_settings(c, s);
     c->footer("Example: darl serve --state-dir run --num-samples 100000 --block-size 32 --listen 127.0.0.1:0");
     c->callback([&s, a, c] { run_serve(s, *a, c->remaining()); });
 }
