@@ -123,7 +123,7 @@ private:
         config_.round_limit_s = 120;
         config_.min_ttl_s = 4;
         config_.default_ttl_s = 15;
-        config_.keep_generations = 1'000;
+        config_.keep_generations = 990;
         config_.eval_every = 0;
         config_.eval_windows = 256;
         if (auto done = tokenise(corpus_.train, "train"); !done) return done;

@@ -87,7 +87,7 @@ const std::vector<key_spec>& schema() {
          "after the first pledge the round closes whatever happens"},
         {"round", "budget", &c::budget, 0, 0, "",
          "slow sites shorten their phases to the others'; off for step-matched experiments"},
-        {"round", "keep_generations", &c::keep_generations, 1, 1e9, "generations",
+        {"round", "keep_generations", &c::keep_generations, 1, 990, "generations",
          "whose files stay on the server's disk"},
         {"round", "max_epochs", &c::max_epochs, 1, 1e6, "epochs", "passes over the corpus"},
         {"lease", "commit_policy", &c::commit_policy, 0, 0, "",

@@ -81,7 +81,7 @@ private:
             dir_ + "/state", dir_ + "/server.log",
             {"--num-samples", std::to_string(options_.blocks * options_.block_size), "--block-size",
              std::to_string(options_.block_size), "--seed", std::to_string(options_.seed), "--commit-policy",
-             options_.commit_policy, "--outer.eta=1", "--outer.beta=0", "--round.keep_generations=1000000",
+             options_.commit_policy, "--outer.eta=1", "--outer.beta=0", "--round.keep_generations=990",
              fmt::format("--lease.min_ttl_s={}", options_.min_ttl_s),
              fmt::format("--lease.default_ttl_s={}", options_.ttl_s), "--round.live_window_s=4",
              "--round.keepalive_s=0.5", "--round.round_limit_s=60", "--train.inner_steps=1", "--eval.every=0"});
