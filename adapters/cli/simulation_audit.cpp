@@ -139,10 +139,12 @@ result<audit_report> audit_simulation(const audit_input& in) {
             continue;
         }
         for (const std::uint64_t p : reads->second.positions) {
-            if (p >= report.blocks)
+            if (p >= report.blocks) {
                 find(fmt::format("contribution {} holds position {}, which does not exist", id, p));
-            else
-                ++times[p];
+                continue;
+            }
+            ++times[p];
+            expected[p] += share;
             report.holders[p] = id;
         }
         for (auto& site : report.sites)
