@@ -104,7 +104,7 @@ std::optional<refusal> access_control::identify(const request_head& head, std::i
 
 std::shared_ptr<void> access_control::admit(const identity& who) {
     std::size_t& count = in_flight_[who.key];
-    if (count >= options_.in_flight_max) return nullptr;
+    if (!options_.open && count >= options_.in_flight_max) return nullptr;  // without tokens everybody is one
     ++count;
     return {this, [key = who.key](void* self) {
                 auto& map = static_cast<access_control*>(self)->in_flight_;
