@@ -48,7 +48,8 @@ public:
 
     /// The body of the answer; empty when the connection is lost.
     std::string ask(const std::string& path, const std::string& body) {
-        std::string text = "POST " + path + " HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: " + std::to_string(body.size()) +
+        std::string text = "POST " + path +
+                           " HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: " + std::to_string(body.size()) +
                            "\r\n\r\n" + body;
         if (!ok_ || ::send(fd_, text.data(), text.size(), MSG_NOSIGNAL) != static_cast<ssize_t>(text.size())) return {};
         for (;;) {
