@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-// Everything of the core in one include. Programs that use one part include that part's headers.
-
-// base
+// The base headers in one include. The layers above have headers of their own (lease/table.hpp, round/machine.hpp,
+// merge/outer_policy.hpp, plan/waterfill.hpp, ledger/machine.hpp, site/session.hpp): each costs compile time.
 #include "darlcore/assert.hpp"
 #include "darlcore/blake2b.hpp"
 #include "darlcore/block_space.hpp"

@@ -3,6 +3,10 @@
 #include <gtest/gtest.h>
 
 #include "darlcore/darlcore.hpp"
+#include "darlcore/lease/table.hpp"
+#include "darlcore/merge/guards.hpp"
+#include "darlcore/plan/waterfill.hpp"
+#include "darlcore/round/machine.hpp"
 
 const void* address_of_word_in_the_other_unit();
 
