@@ -257,7 +257,9 @@ private:
     }
 
     result<void> score(demo_outcome& out) {
-        auto exported = command({"export", "--state-dir", path("state"), "--flavour", config_.flavour, "--vocab-size", "512", "--out", path("model")}, 120s);
+        auto exported = command({"export", "--state-dir", path("state"), "--flavour", config_.flavour, "--vocab-size",
+                                 "512", "--out", path("model")},
+                                120s);
         if (!exported) return exported.error();
         const auto scored = command({"eval", "--json", "--model", path("model"), "--data", path("held-out"),
                                      "--windows", std::to_string(config_.eval_windows)},
