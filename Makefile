@@ -28,7 +28,6 @@ demo: setup-demo
 
 test: setup
 	$(MAKE) build PRESET=dev
-	cmake --build --preset dev --target all_verify_interface_header_sets -j $(JOBS)
 	ctest --preset dev --schedule-random
 
 bench:
