@@ -18,7 +18,8 @@
 
 namespace darlcore::plan {
 
-/// A job of a simulated queue. It runs min(run_s, limit_s); one of no length still takes its nodes until the next event.
+/// A job of a simulated queue. It runs min(run_s, limit_s); one of no length still takes its nodes until the next
+/// event.
 struct queued_job {
     double submit_s = 0;
     double run_s = 0;
