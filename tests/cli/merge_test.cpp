@@ -175,15 +175,28 @@ void write_sparse(const std::string& path, std::uint64_t elements, const formats
     std::filesystem::resize_file(path, std::filesystem::file_size(path) + 4 * elements);
 }
 
-// 8 deltas of 1 GiB (nightly; a sixteenth else) under an address space of 512 MiB: what is merged is larger than what
-// may be mapped.
+// The address space that the program needs before it does anything (libtorch alone maps hundreds of MiB). Units: KiB.
+std::uint64_t address_space_to_start_kib() {
+    std::uint64_t low = 0;
+    std::uint64_t high = std::uint64_t{1} << 24U;
+    while (high - low > 4'096) {
+        const std::uint64_t middle = (low + high) / 2;
+        const std::string command =
+            "ulimit -v " + std::to_string(middle) + "; exec " DARL_PROGRAM " --version >/dev/null 2>&1";
+        (std::system(command.c_str()) == 0 ? high : low) = middle;
+    }
+    return high;
+}
+
+// 8 deltas of 1 GiB (nightly; a sixteenth else) under an address space of 512 MiB beyond the program's own: what is
+// merged is larger than what may be mapped.
 TEST(darl_merge, eight_large_deltas_merge_within_a_small_address_space) {
     const bool nightly = darlcore::testing::property_runs(10) > 10;
     const std::uint64_t elements = (nightly ? std::uint64_t{1} << 30U : std::uint64_t{1} << 26U) / 4;
     const folder dir;
     write_sparse(dir.file("w"), elements, {});
-    std::string command =
-        "ulimit -v 524288; exec " DARL_PROGRAM " merge --json --base " + dir.file("w") + " --out " + dir.file("out");
+    std::string command = "ulimit -v " + std::to_string(address_space_to_start_kib() + 524'288) +
+                          "; exec " DARL_PROGRAM " merge --json --base " + dir.file("w") + " --out " + dir.file("out");
     for (int i = 0; i < 8; ++i) {
         const std::string path = dir.file("d" + std::to_string(i));
         write_sparse(path, elements, {});
