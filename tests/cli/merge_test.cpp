@@ -181,8 +181,8 @@ std::uint64_t address_space_to_start_kib() {
     std::uint64_t high = std::uint64_t{1} << 24U;
     while (high - low > 4'096) {
         const std::uint64_t middle = (low + high) / 2;
-        const std::string command =
-            "ulimit -v " + std::to_string(middle) + "; exec " DARL_PROGRAM " --version >/dev/null 2>&1";
+        const std::string command = "ulimit -v " + std::to_string(middle) +
+                                    "; exec timeout -s KILL 3 " DARL_PROGRAM " --version >/dev/null 2>&1";
         (std::system(command.c_str()) == 0 ? high : low) = middle;
     }
     return high;
