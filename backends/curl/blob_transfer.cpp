@@ -180,7 +180,10 @@ result<void> upload_blob(http_client& client, const upload_job& job, const retry
                 if (!waits.wait()) return error_of(*reply);
                 continue;
             }
-            return error_of(*reply);
+            // without an offset: the server still reads what it has (after a restart); anything else is for good
+            const error why = error_of(*reply);
+            if (why.code != errc::offset_mismatch || !waits.wait(reply->retry_after_s.value_or(0))) return why;
+            continue;
         }
         sizer.failed();
         if (!waits.wait(reply ? reply->retry_after_s.value_or(0) : 0)) return reply ? error_of(*reply) : reply.error();
