@@ -223,7 +223,6 @@ private:
             return fail(errc::unreachable,
                         fmt::format("the server did not answer at the end; see {}", path("server.log")));
         in.ledger_committed = count_of(*status, "committed");
-        history_ = server_.get("/round/history?from=0&count=100");
         server_.stop();
         auto merged = merged_in(path("state"));
         if (!merged) return merged.error();
@@ -388,7 +387,6 @@ private:
     double progress_ = 0;
     std::optional<steady::time_point> killed_;
     bool server_killed_ = false;
-    std::optional<json::value> history_;
 };
 
 }  // namespace

@@ -230,7 +230,7 @@ void add_serve(CLI::App& app, session& s) {
     c->add_option("--listen", a->listen, "ADDRESS:PORT; port 0 picks one")->capture_default_str();
     c->add_option("--commit-policy", a->commit_policy, "when a block counts")
         ->check(CLI::IsMember({"on_merge", "on_checkpoint"}));
-    c->add_option("--merge", a->merge, "outer (the outer step; default) or sum (w plus all deltas; for darl simulate)")
+    c->add_option("--merge", a->merge, "outer (the outer step; default) or sum (w plus all deltas; for audits)")
         ->check(CLI::IsMember({"outer", "sum"}))
         ->capture_default_str();
     c->add_option("--init", a->init, "safetensors file (f32) of the first weights; else the first site makes them");
