@@ -6,6 +6,7 @@
 
 #include "backends/slurm/accounting.hpp"
 #include "backends/slurm/test_only.hpp"
+#include "backends/slurm/text.hpp"
 #include "darlcore/units.hpp"
 
 namespace darlcore::slurm {
@@ -194,23 +195,12 @@ std::vector<std::string> usage_argv(const collector_config& c, std::int64_t star
     for (const probed_shape& s : c.shapes)
         if (const auto shape = read_shape(s.args); shape.key) names.insert(shape.key->partition);
     for (const std::string& n : names) partitions += (partitions.empty() ? "" : ",") + n;
-    const auto utc = [](std::int64_t t) {
-        // civil date from days, UTC
-        std::int64_t z = t / 86400 + 719468;
-        const std::int64_t era = z / 146097, doe = z - era * 146097;
-        const std::int64_t yoe = (doe - doe / 1460 + doe / 36524 - doe / 146096) / 365;
-        const std::int64_t doy = doe - (365 * yoe + yoe / 4 - yoe / 100), mp = (5 * doy + 2) / 153;
-        const std::int64_t day = doy - (153 * mp + 2) / 5 + 1, month = mp < 10 ? mp + 3 : mp - 9;
-        const std::int64_t year = yoe + era * 400 + (month <= 2 ? 1 : 0), s = t % 86400;
-        char text[40];
-        std::snprintf(text, sizeof text, "%04d-%02d-%02dT%02d:%02d:%02d", static_cast<int>(year),
-                      static_cast<int>(month), static_cast<int>(day), static_cast<int>(s / 3600),
-                      static_cast<int>(s / 60 % 60), static_cast<int>(s % 60));
-        return std::string(text);
-    };
-    return {c.sacct, "-X",         "-a", "-P",
-            "-S",    utc(start_s), "-E", utc(end_s),
-            "-r",    partitions,   "-o", "JobIDRaw,Partition,State,Start,End,Elapsed,Timelimit,NNodes,User"};
+    return {c.sacct, "-X",
+            "-a",    "-P",
+            "-S",    utc_text(start_s),
+            "-E",    utc_text(end_s),
+            "-r",    partitions,
+            "-o",    "JobIDRaw,Partition,State,Start,End,Elapsed,Timelimit,NNodes,User"};
 }
 
 value usage_record(const collector_config& c, const std::string& partition, const plan::usage_ratio& u,

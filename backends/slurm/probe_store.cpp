@@ -5,15 +5,13 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <cmath>
 #include <cstdio>
-#include <cstring>
 #include <filesystem>
-#include <fstream>
-#include <set>
 #include <utility>
 
+#include "backends/slurm/durable_file.hpp"
+#include "backends/slurm/text.hpp"
 #include "darlcore/units.hpp"
 
 namespace darlcore::slurm {
@@ -26,6 +24,7 @@ namespace {
 constexpr double day_s = 86400;
 constexpr std::size_t records_max = 1000;
 constexpr std::size_t pairs_max = 1000;
+constexpr std::size_t ratios_max = 100;
 
 std::string text_of(const value& v, std::string_view key) {
     const value* m = v.find(key);
@@ -39,16 +38,7 @@ std::optional<double> number_of(const value& v, std::string_view key) {
 }
 
 // "2026-08" of an instant, UTC.
-std::string month_of(double t) {
-    const auto z = static_cast<std::int64_t>(t / day_s) + 719468;
-    const std::int64_t era = z / 146097, doe = z - era * 146097;
-    const std::int64_t yoe = (doe - doe / 1460 + doe / 36524 - doe / 146096) / 365;
-    const std::int64_t doy = doe - (365 * yoe + yoe / 4 - yoe / 100), mp = (5 * doy + 2) / 153;
-    const std::int64_t month = mp < 10 ? mp + 3 : mp - 9, year = yoe + era * 400 + (month <= 2 ? 1 : 0);
-    char text[24];
-    std::snprintf(text, sizeof text, "%04d-%02d", static_cast<int>(year), static_cast<int>(month));
-    return text;
-}
+std::string month_of(double t) { return utc_text(static_cast<std::int64_t>(t)).substr(0, 7); }
 
 struct flaw {
     std::string field, reason;
@@ -71,6 +61,12 @@ std::optional<flaw> flaw_of(const value& r, double now_s) {
     if (!collected) return flaw{"collected_s", "must be a finite number"};
     if (*collected > now_s + 300) return flaw{"collected_s", "lies in the future: such a row would never grow stale"};
     if (*collected < now_s - 400 * day_s) return flaw{"collected_s", "is older than 400 days"};
+    if (type == "start" && r.find("predicted_s") == nullptr) {
+        for (const char* key : {"realised_s", "submit_s"})
+            if (!(number_of(r, key).value_or(-1) >= 0)) return flaw{key, "must be a finite number, 0 or more"};
+        if (!is_valid_name(text_of(r, "shape"))) return flaw{"shape", "must be the name of a probed shape"};
+        return std::nullopt;
+    }
     if (type == "start") {
         for (const char* key : {"predicted_s", "realised_s", "p50_s", "p90_s"})
             if (!(number_of(r, key).value_or(-1) >= 0)) return flaw{key, "must be a finite number, 0 or more"};
@@ -109,6 +105,8 @@ plan::reading reading_of(const value& r) {
     return made;
 }
 
+std::string key_of(const value& record) { return text_of(record, "site") + " " + text_of(record, "id"); }
+
 template <class T>
 value or_null(const std::optional<T>& v) {
     return v ? value(*v) : value();
@@ -121,8 +119,12 @@ probe_store::probe_store(probe_store&& other) noexcept { *this = std::move(other
 probe_store& probe_store::operator=(probe_store&& other) noexcept {
     std::swap(folder_, other.folder_);
     std::swap(open_files_, other.open_files_);
+    std::swap(read_files_, other.read_files_);
     std::swap(ids_, other.ids_);
     std::swap(recent_, other.recent_);
+    std::swap(recent_bytes_, other.recent_bytes_);
+    std::swap(recent_bytes_max_, other.recent_bytes_max_);
+    std::swap(cut_s_, other.cut_s_);
     std::swap(series_, other.series_);
     std::swap(usage_, other.usage_);
     std::swap(scores_, other.scores_);
@@ -140,42 +142,52 @@ result<probe_store> probe_store::open(const std::string& folder, double now_s) {
     fs::create_directories(folder, failed);
     if (failed) return fail(errc::io_error, folder + ": cannot be made: " + failed.message());
     const std::string oldest = month_of(now_s - 31 * day_s);
-    std::vector<fs::path> files;
+    std::vector<std::string> files;
     for (const auto& entry : fs::directory_iterator(folder, failed)) {
         const std::string name = entry.path().filename().string();  // SITE.YYYY-MM.jsonl
         if (name.size() < 15 || name.compare(name.size() - 6, 6, ".jsonl") != 0) continue;
-        if (name.substr(name.size() - 13, 7) >= oldest) files.push_back(entry.path());
+        if (name.substr(name.size() - 13, 7) >= oldest) files.push_back(name);
     }
     std::sort(files.begin(), files.end());
-    for (const fs::path& file : files) {
-        std::ifstream in(file, std::ios::binary);
-        const std::string text((std::istreambuf_iterator<char>(in)), std::istreambuf_iterator<char>());
-        const std::size_t whole = text.rfind('\n') == std::string::npos ? 0 : text.rfind('\n') + 1;
-        if (whole < text.size()) fs::resize_file(file, whole, failed);  // never acknowledged: the sync had not happened
-        for (std::size_t at = 0; at < whole;) {
-            const std::size_t end = text.find('\n', at);
-            std::string line = text.substr(at, end - at);
-            at = end + 1;
-            const auto record = json::parse(line);
-            if (record && !flaw_of(*record, now_s)) s.remember(*record, std::move(line));
-        }
-    }
+    for (const std::string& file : files) s.read_file(file, now_s, false);
     s.forget(now_s);
     return s;
 }
 
+// A torn last line is cut off: it was never acknowledged, the sync had not happened.
+void probe_store::read_file(const std::string& file, double now_s, bool ids_only) {
+    if (!read_files_.insert(file).second) return;
+    const std::string path = folder_ + "/" + file;
+    const std::string text = read_whole(path);
+    const std::size_t whole = text.rfind('\n') == std::string::npos ? 0 : text.rfind('\n') + 1;
+    std::error_code failed;
+    if (whole < text.size()) fs::resize_file(path, whole, failed);
+    for (std::size_t at = 0; at < whole;) {
+        const std::size_t end = text.find('\n', at);
+        std::string line = text.substr(at, end - at);
+        at = end + 1;
+        const auto record = json::parse(line);
+        if (!record || flaw_of(*record, now_s)) continue;
+        if (ids_only)
+            ids_.insert(key_of(*record));
+        else
+            remember(*record, std::move(line));
+    }
+}
+
 void probe_store::remember(const value& record, std::string line) {
-    if (!ids_.insert(text_of(record, "id")).second) return;
+    if (!ids_.insert(key_of(record)).second) return;
     const std::string type = text_of(record, "type");
     const std::string site = text_of(record, "site");
     const double collected = *number_of(record, "collected_s");
+    recent_bytes_ += line.size();
     recent_.push_back({collected, type, site, text_of(record, "shape"), std::move(line)});
     if (type == "probe") {
         plan::reading r = reading_of(record);
         auto& series = series_[{site, r.shape, r.args_digest}];
-        series.push_back(std::move(r));
-        double newest = 0;
-        for (const plan::reading& x : series) newest = std::max(newest, x.collected_s);
+        const auto later = [](const plan::reading& a, const plan::reading& b) { return a.collected_s < b.collected_s; };
+        series.insert(std::upper_bound(series.begin(), series.end(), r, later), std::move(r));
+        const double newest = series.back().collected_s;
         std::erase_if(series, [&](const plan::reading& x) { return x.collected_s < newest - day_s; });
     } else if (type == "usage") {
         value& kept = usage_[{site, text_of(record, "partition")}];
@@ -189,82 +201,129 @@ void probe_store::remember(const value& record, std::string line) {
 }
 
 void probe_store::forget(double now_s) {
-    while (!recent_.empty() && recent_.front().collected_s < now_s - 31 * day_s) recent_.pop_front();
+    while (!recent_.empty() &&
+           (recent_.front().collected_s < now_s - 31 * day_s || recent_bytes_ > recent_bytes_max_)) {
+        recent_bytes_ -= recent_.front().line.size();
+        cut_s_ = std::max(cut_s_, recent_.front().collected_s);
+        recent_.pop_front();
+    }
 }
 
 result<void> probe_store::append(const std::string& file, const std::string& lines) {
+    const std::string path = folder_ + "/" + file;
     auto at = open_files_.find(file);
     if (at == open_files_.end()) {
-        const int fd = ::open((folder_ + "/" + file).c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
-        if (fd < 0) return fail(errc::io_error, folder_ + "/" + file + ": " + std::strerror(errno));
+        const int fd = ::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
+        if (fd < 0) return system_failure(path, "cannot be opened");
         at = open_files_.emplace(file, fd).first;
-        const int dir = ::open(folder_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-        if (dir >= 0) {
-            ::fsync(dir);
-            ::close(dir);
-        }
+        if (auto ok = sync_folder(folder_); !ok) return ok;
     }
     const off_t before = ::lseek(at->second, 0, SEEK_END);
-    const bool written = ::write(at->second, lines.data(), lines.size()) == static_cast<ssize_t>(lines.size());
-    if (written && ::fdatasync(at->second) == 0) return {};
-    const int why = errno;
-    if (::ftruncate(at->second, before) != 0) {  // a torn line is cut off at the next start
+    auto written = append_durably(at->second, path, lines);
+    if (!written && ::ftruncate(at->second, before) != 0) {  // a torn line is cut off at the next start
         ::close(at->second);
         open_files_.erase(at);
     }
-    return fail(why == ENOSPC ? errc::no_space : errc::io_error, folder_ + "/" + file + ": " + std::strerror(why));
+    return written;
 }
 
-result<value> probe_store::post(const value& body, std::string_view token_site, double now_s) {
+// What was predicted for the shape of a start when it was submitted: its readings of the day before, discounted as a
+// plan would have.
+std::optional<value> probe_store::completed(const value& start) const {
+    if (start.find("predicted_s") != nullptr) return start;
+    const double submit_s = *number_of(start, "submit_s");
+    const std::string site = text_of(start, "site"), shape = text_of(start, "shape");
+    const std::string digest = text_of(start, "args_digest");
+    std::vector<plan::reading> series;
+    for (const stored& s : recent_) {
+        if (s.type != "probe" || s.site != site || s.shape != shape) continue;
+        if (s.collected_s > submit_s || s.collected_s < submit_s - day_s) continue;
+        const auto record = json::parse(s.line);
+        if (!record) continue;
+        plan::reading r = reading_of(*record);
+        if (!digest.empty() && r.args_digest != digest) continue;
+        std::erase_if(series, [&](const plan::reading& x) { return x.args_digest != r.args_digest; });
+        series.push_back(std::move(r));
+    }
+    if (series.empty()) return std::nullopt;
+    const auto o = options_for(bound_partitions(site), series.back(), submit_s, 0.5);
+    const auto e = plan::estimate_wait(series, o);
+    if (!e || !e->wait_s) return std::nullopt;
+    const auto as_planned = [&](const std::optional<double>& raw) {
+        const auto gamma = e->discounted ? e->gamma : std::nullopt;
+        const auto wait = plan::discounted_wait_s(raw.value_or(*e->wait_raw_s), gamma, o.strength);
+        return wait ? *wait : *e->wait_s;
+    };
+    value made = start;
+    made.set("predicted_s", *e->wait_s);
+    made.set("p50_s", as_planned(e->raw_p50_s)).set("p90_s", as_planned(e->raw_p90_s));
+    return made;
+}
+
+result<value> probe_store::post(const value& body, const site_rule& may_speak_for, double now_s) {
     const value* records = body.find("records");
     if (records == nullptr || !records->is_array())
         return fail(errc::bad_request, "the body must be {\"records\": [...]}");
     if (records->size() > records_max) return fail(errc::bad_request, "at most 1000 records in one call");
     json::array rejected;
-    std::map<std::string, std::string> lines;
-    std::vector<std::pair<const value*, std::string>> fresh;
-    std::set<std::string> here;
-    std::size_t duplicate = 0;
+    const auto reject = [&](std::size_t i, std::string_view field, std::string_view reason) {
+        rejected.push_back(json::make_object({{"index", i}, {"field", field}, {"reason", reason}}));
+    };
+    struct fresh_lines {
+        std::string text;
+        std::vector<std::pair<value, std::string>> records;
+    };
+    std::map<std::string, fresh_lines> by_file;
+    std::unordered_set<std::string> here;
+    std::size_t duplicate = 0, accepted = 0;
     for (std::size_t i = 0; i < records->size(); ++i) {
         const value& r = records->at(i);
         if (const auto bad = flaw_of(r, now_s)) {
-            rejected.push_back(json::make_object({{"index", i}, {"field", bad->field}, {"reason", bad->reason}}));
+            reject(i, bad->field, bad->reason);
             continue;
         }
         const std::string site = text_of(r, "site");
-        if (!token_site.empty() && site != token_site)
+        if (!may_speak_for(site))
             return fail(errc::not_owner, "record " + std::to_string(i) + " is of another site than the token");
-        const std::string id = text_of(r, "id");
-        if (ids_.count(id) != 0 || !here.insert(id).second) {
+        const std::string file = site + "." + month_of(*number_of(r, "collected_s")) + ".jsonl";
+        read_file(file, now_s, true);  // an old record sent again is found in its month
+        if (ids_.count(key_of(r)) != 0 || !here.insert(key_of(r)).second) {
             ++duplicate;
             continue;
         }
-        std::string line = json::dump(r);
-        lines[site + "." + month_of(*number_of(r, "collected_s")) + ".jsonl"] += line + "\n";
-        fresh.emplace_back(&r, std::move(line));
+        auto whole = text_of(r, "type") == "start" ? completed(r) : r;
+        if (!whole) {
+            reject(i, "submit_s", "no usable reading of this shape in the 6 h before: nothing was predicted");
+            continue;
+        }
+        std::string line = json::dump(*whole);
+        by_file[file].text += line + "\n";
+        by_file[file].records.emplace_back(std::move(*whole), std::move(line));
     }
-    for (const auto& [file, text] : lines)
-        if (auto ok = append(file, text); !ok) return ok.error();
-    for (auto& [record, line] : fresh) remember(*record, std::move(line));
+    for (auto& [file, fresh] : by_file) {
+        if (auto ok = append(file, fresh.text); !ok) return ok.error();
+        for (auto& [record, line] : fresh.records) remember(record, std::move(line));
+        accepted += fresh.records.size();
+    }
     forget(now_s);
-    return json::make_object({{"accepted", fresh.size()}, {"duplicate", duplicate}, {"rejected", rejected}});
+    return json::make_object({{"accepted", accepted}, {"duplicate", duplicate}, {"rejected", rejected}});
 }
 
-value probe_store::select(std::string_view type, const probe_query& q, double now_s) const {
+probe_store::selection probe_store::select(std::string_view type, const probe_query& q, double now_s) const {
     const double since = q.since_s.value_or(now_s - day_s);
     const std::size_t limit = std::min<std::size_t>(q.limit, 10000);
-    json::array made;
-    bool truncated = since < now_s - 31 * day_s;  // older rows are in the files only
+    selection made;
+    made.truncated = since < std::max(now_s - 31 * day_s, cut_s_);  // older rows are in the files only
     for (const stored& s : recent_) {
         if (s.type != type || s.collected_s < since) continue;
         if ((!q.site.empty() && s.site != q.site) || (!q.shape.empty() && s.shape != q.shape)) continue;
-        if (made.size() >= limit) {
-            truncated = true;
+        if (made.lines.size() >= limit) {
+            made.truncated = true;
             break;
         }
-        if (auto record = json::parse(s.line)) made.push_back(std::move(*record));
+        made.lines.push_back(s.line);
     }
-    return json::make_object({{"records", made}, {"truncated", truncated}});
+    return made;
 }
 
 std::vector<std::string> probe_store::bound_partitions(const std::string& site) const {
@@ -277,22 +336,27 @@ std::vector<std::string> probe_store::bound_partitions(const std::string& site) 
     return plan::reservation_bound_partitions(newest);
 }
 
+plan::estimate_options probe_store::options_for(const std::vector<std::string>& bound, const plan::reading& newest,
+                                                double now_s, double strength) const {
+    plan::estimate_options o;
+    o.now_s = now_s;
+    o.strength = strength;
+    const auto used = usage_.find({newest.site, newest.partition});
+    if (used != usage_.end()) {
+        o.gamma = number_of(used->second, "gamma");
+        o.gamma_age_s = now_s - *number_of(used->second, "collected_s");
+    }
+    o.reservation_bound = std::find(bound.begin(), bound.end(), newest.partition) != bound.end();
+    return o;
+}
+
 value probe_store::estimates(double now_s, double strength) const {
     json::array rows;
     std::map<std::string, std::vector<std::string>> bound;
     for (const auto& [key, series] : series_) {
-        if (bound.count(key.site) == 0) bound[key.site] = bound_partitions(key.site);
         const plan::reading& newest = series.back();
-        plan::estimate_options o;
-        o.now_s = now_s;
-        o.strength = strength;
-        const auto used = usage_.find({key.site, newest.partition});
-        if (used != usage_.end()) {
-            o.gamma = number_of(used->second, "gamma");
-            o.gamma_age_s = now_s - *number_of(used->second, "collected_s");
-        }
-        const auto& partitions = bound[key.site];
-        o.reservation_bound = std::find(partitions.begin(), partitions.end(), newest.partition) != partitions.end();
+        if (bound.count(key.site) == 0) bound[key.site] = bound_partitions(key.site);
+        const auto o = options_for(bound[key.site], newest, now_s, strength);
         const auto e = plan::estimate_wait(series, o);
         if (!e) continue;
         json::array flags;
@@ -311,7 +375,7 @@ value probe_store::estimates(double now_s, double strength) const {
                                           {"wait_p90_s", or_null(e->raw_p90_s)},
                                           {"wait_s", or_null(e->wait_s)},
                                           {"gamma", or_null(e->gamma)},
-                                          {"gamma_age_s", used == usage_.end() ? value() : value(o.gamma_age_s)},
+                                          {"gamma_age_s", o.gamma ? value(o.gamma_age_s) : value()},
                                           {"discounted", e->discounted},
                                           {"share_not_accepted", e->share_not_accepted},
                                           {"readings", e->readings},
@@ -320,13 +384,17 @@ value probe_store::estimates(double now_s, double strength) const {
     json::array scores;
     for (const auto& [key, pairs] : scores_) {
         const plan::wait_score s = plan::score_waits(pairs);
+        json::array ratios;  // the newest, for draws
+        for (std::size_t i = pairs.size() - std::min<std::size_t>(pairs.size(), ratios_max); i < pairs.size(); ++i)
+            if (pairs[i].predicted_s > 0) ratios.emplace_back(pairs[i].realised_s / pairs[i].predicted_s);
         scores.push_back(json::make_object({{"site", key.first},
                                             {"partition", key.second},
                                             {"pairs", s.pairs},
                                             {"bias_s", s.bias_s},
                                             {"spread_s", s.spread_s},
                                             {"within_p50", s.within_p50},
-                                            {"within_p90", s.within_p90}}));
+                                            {"within_p90", s.within_p90},
+                                            {"ratios", ratios}}));
     }
     return json::make_object({{"now_s", now_s}, {"estimates", rows}, {"scores", scores}});
 }

@@ -8,60 +8,17 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <cmath>
 #include <cstdio>
-#include <cstring>
 #include <filesystem>
-#include <fstream>
 #include <utility>
 
+#include "backends/slurm/durable_file.hpp"
 #include "darlcore/units.hpp"
 
 namespace darlcore::slurm {
 
 namespace fs = std::filesystem;
-
-namespace {
-
-error io(const std::string& path, const char* what) {
-    const errc code = errno == ENOSPC ? errc::no_space : errc::io_error;
-    return fail(code, path + ": " + what + ": " + std::strerror(errno));
-}
-
-// Writes the whole text to a new file, durably, under its final name only.
-result<void> write_durably(const std::string& folder, const std::string& name, const std::string& text) {
-    const std::string temporary = folder + "/." + name;
-    const int fd = ::open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
-    if (fd < 0) return io(temporary, "cannot be made");
-    std::size_t written = 0;
-    bool ok = true;
-    while (ok && written < text.size()) {
-        const ssize_t n = ::write(fd, text.data() + written, text.size() - written);
-        ok = n > 0 || (n < 0 && errno == EINTR);
-        if (n > 0) written += static_cast<std::size_t>(n);
-    }
-    ok = ok && ::fdatasync(fd) == 0;
-    const error failure = io(temporary, "cannot be written");
-    ::close(fd);
-    if (!ok) {
-        ::unlink(temporary.c_str());
-        return failure;
-    }
-    if (::rename(temporary.c_str(), (folder + "/" + name).c_str()) != 0) return io(temporary, "cannot be renamed");
-    const int dir = ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    const bool synced = dir >= 0 && ::fsync(dir) == 0;
-    if (dir >= 0) ::close(dir);
-    if (!synced) return io(folder, "cannot be synced");
-    return {};
-}
-
-std::string read_text(const std::string& path) {
-    std::ifstream in(path, std::ios::binary);
-    return {std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>()};
-}
-
-}  // namespace
 
 spool::spool(spool&& other) noexcept { *this = std::move(other); }
 
@@ -89,13 +46,13 @@ result<spool> spool::open(const std::string& folder, const std::string& site) {
     s.folder_ = folder;
     std::error_code failed;
     fs::create_directories(folder, failed);
-    if (failed || ::chmod(folder.c_str(), 0700) != 0) return io(folder, "cannot be made");
+    if (failed || ::chmod(folder.c_str(), 0700) != 0) return system_failure(folder, "cannot be made");
     s.lock_fd_ = ::open((folder + "/lock").c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
-    if (s.lock_fd_ < 0) return io(folder + "/lock", "cannot be made");
+    if (s.lock_fd_ < 0) return system_failure(folder + "/lock", "cannot be made");
     if (::flock(s.lock_fd_, LOCK_EX | LOCK_NB) != 0)
         return fail(errc::locked, folder + ": another collector is at work; this cycle is left out");
     // "<prefix> <next>": the counter goes on where it was, so that no id is used twice
-    const std::string state = read_text(folder + "/counter");
+    const std::string state = read_whole(folder + "/counter");
     const std::size_t blank = state.find(' ');
     const bool known = blank != std::string::npos && is_valid_name(state.substr(0, blank));
     if (known) {
@@ -103,7 +60,7 @@ result<spool> spool::open(const std::string& folder, const std::string& site) {
         s.next_ = std::strtoull(state.c_str() + blank, nullptr, 10);
     } else {
         unsigned short random = 0;
-        if (::getrandom(&random, sizeof random, 0) != sizeof random) return io(folder, "no random number");
+        if (::getrandom(&random, sizeof random, 0) != sizeof random) return system_failure(folder, "no random number");
         char text[8];
         std::snprintf(text, sizeof text, "-%04x", static_cast<unsigned>(random));
         s.prefix_ = site.substr(0, 48) + text;
@@ -129,12 +86,13 @@ result<std::string> spool::append(json::value record) {
     char number[24];
     std::snprintf(number, sizeof number, "-%08llu", static_cast<unsigned long long>(next_));
     const std::string id = prefix_ + number;
-    if (auto ok = write_durably(folder_, "counter", prefix_ + " " + std::to_string(next_ + 1)); !ok) return ok.error();
+    if (auto ok = replace_durably(folder_, "counter", prefix_ + " " + std::to_string(next_ + 1)); !ok)
+        return ok.error();
     ++next_;
     record.set("id", id);
     if (dropped_ > 0) record.set("dropped", dropped_);
     const std::string text = json::dump(record);
-    if (auto ok = write_durably(folder_, id + ".json", text); !ok) return ok.error();
+    if (auto ok = replace_durably(folder_, id + ".json", text); !ok) return ok.error();
     dropped_ = 0;
     ids_.push_back(id);
     sizes_.push_back(text.size());
@@ -153,12 +111,15 @@ void spool::drop_oldest() {
     }
 }
 
-std::vector<json::value> spool::pending(std::size_t most) {
+std::vector<json::value> spool::pending(std::size_t most, std::size_t bytes_most) {
     std::vector<json::value> made;
     std::vector<std::string> broken;
-    for (const std::string& id : ids_) {
-        if (made.size() >= most) break;
-        auto record = json::parse(read_text(file_of(id)));
+    std::size_t bytes = 0;
+    for (std::size_t i = 0; i < ids_.size(); ++i) {
+        const std::string& id = ids_[i];
+        bytes += sizes_[i];
+        if (made.size() >= most || (!made.empty() && bytes > bytes_most)) break;
+        auto record = json::parse(read_whole(file_of(id)));
         if (record)
             made.push_back(std::move(*record));
         else

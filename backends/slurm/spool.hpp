@@ -28,8 +28,9 @@ public:
     /// Errors: errc::io_error, errc::no_space.
     result<std::string> append(json::value record);
 
-    /// The oldest records, at most `most`, with their ids. A file that does not parse is set aside and counted.
-    [[nodiscard]] std::vector<json::value> pending(std::size_t most);
+    /// The oldest records, at most `most` and (but for the first) `bytes_most` together, with their ids. A file that
+    /// does not parse is set aside and counted.
+    [[nodiscard]] std::vector<json::value> pending(std::size_t most, std::size_t bytes_most = SIZE_MAX);
     void remove(const std::vector<std::string>& ids);
     [[nodiscard]] std::size_t count() const { return ids_.size(); }
     [[nodiscard]] std::size_t bytes() const { return bytes_; }

@@ -3,6 +3,7 @@
 
 #include <array>
 #include <cstddef>
+#include <cstdio>
 
 namespace darlcore::slurm {
 
@@ -204,6 +205,20 @@ duration_reading read_reported_duration(std::string_view text) {
     if (!fields || fields->size() < 2 || fields->size() > 3) return {};
     if (fields->size() == 2) return of_seconds((*fields)[0] * 60 + (*fields)[1]);
     return of_seconds((*fields)[0] * 3600 + (*fields)[1] * 60 + (*fields)[2]);
+}
+
+// Civil date from days since the epoch: years of 365.2425 days that begin in March.
+std::string utc_text(std::int64_t t) {
+    const std::int64_t z = t / 86400 + 719468, era = z / 146097, doe = z - era * 146097;
+    const std::int64_t yoe = (doe - doe / 1460 + doe / 36524 - doe / 146096) / 365;
+    const std::int64_t doy = doe - (365 * yoe + yoe / 4 - yoe / 100), mp = (5 * doy + 2) / 153;
+    const std::int64_t day = doy - (153 * mp + 2) / 5 + 1, month = mp < 10 ? mp + 3 : mp - 9;
+    const std::int64_t year = yoe + era * 400 + (month <= 2 ? 1 : 0), s = t % 86400;
+    char text[40];
+    std::snprintf(text, sizeof text, "%04d-%02d-%02dT%02d:%02d:%02d", static_cast<int>(year), static_cast<int>(month),
+                  static_cast<int>(day), static_cast<int>(s / 3600), static_cast<int>(s / 60 % 60),
+                  static_cast<int>(s % 60));
+    return text;
 }
 
 }  // namespace darlcore::slurm

@@ -36,6 +36,9 @@ struct time_reading {
 /// A bare local time counts as UTC only if the caller knows that the child ran so.
 time_reading read_time(std::string_view text, bool assume_utc);
 
+/// "YYYY-MM-DDTHH:MM:SS" of an instant, UTC.
+std::string utc_text(std::int64_t epoch_s);
+
 /// A walltime limit. none: the text says that there is no limit, or that it is not known.
 struct duration_reading {
     bool valid = false;
