@@ -28,8 +28,8 @@ environment worker_environment(const compute_facts& facts, bool (*is_set)(std::s
 /// Facts of this machine and process.
 compute_facts this_machine(unsigned workers = 1);
 
-/// Starts this program anew with the variables it lacks; returns when it lacks none. Call it before any training or
-/// inference starts.
+/// Starts this program anew with the variables it lacks; returns when it lacks none, with an allocator that keeps what
+/// was freed. Call it before any training or inference starts.
 void restart_with_worker_environment(unsigned workers = 1);
 
 }  // namespace darlcore::training

@@ -37,6 +37,14 @@ inline __attribute__((always_inline)) float fast_exp(float x) {
     return p * std::bit_cast<float>(power);
 }
 
+// 1 / (1 + e^-x). In two passes: in one, the compiler follows the clamp's ends through the division, for every element,
+// and the division by 1 + e^88 takes the processor's slow path for results below the normal range.
+inline __attribute__((always_inline)) void sigmoids(const float* x, float* out) {
+    float e[lanes];
+    for (std::int64_t j = 0; j < lanes; ++j) e[j] = fast_exp(-x[j]);
+    for (std::int64_t j = 0; j < lanes; ++j) out[j] = 1.0F / (1.0F + e[j]);
+}
+
 inline __attribute__((always_inline)) float sum_lanes(const float* sums) {
     float total = 0.0F;
     for (std::int64_t j = 0; j < lanes; ++j) total += sums[j];
@@ -130,16 +138,32 @@ DARLCORE_CLONES void rotate(const float* x, const float* cos, const float* sin, 
 }
 
 DARLCORE_CLONES void swiglu(const float* gate, const float* up, std::int64_t n, float* y) {
-    for (std::int64_t i = 0; i < n; ++i) y[i] = gate[i] / (1.0F + fast_exp(-gate[i])) * up[i];
+    float s[lanes];
+    std::int64_t i = 0;
+    for (; i + lanes <= n; i += lanes) {
+        sigmoids(gate + i, s);
+        for (std::int64_t j = 0; j < lanes; ++j) y[i + j] = gate[i + j] * s[j] * up[i + j];
+    }
+    for (; i < n; ++i) y[i] = gate[i] / (1.0F + fast_exp(-gate[i])) * up[i];
 }
 
 DARLCORE_CLONES void swiglu_backward(const float* gate, const float* up, const float* g, std::int64_t n, float* g_gate,
                                      float* g_up) {
-    for (std::int64_t i = 0; i < n; ++i) {
-        const float s = 1.0F / (1.0F + fast_exp(-gate[i]));
-        const float silu = gate[i] * s;
+    float s[lanes];
+    std::int64_t i = 0;
+    for (; i + lanes <= n; i += lanes) {
+        sigmoids(gate + i, s);
+        for (std::int64_t j = 0; j < lanes; ++j) {
+            const float silu = gate[i + j] * s[j];
+            g_up[i + j] = g[i + j] * silu;
+            g_gate[i + j] = g[i + j] * up[i + j] * (s[j] + silu * (1.0F - s[j]));
+        }
+    }
+    for (; i < n; ++i) {
+        const float sigmoid = 1.0F / (1.0F + fast_exp(-gate[i]));
+        const float silu = gate[i] * sigmoid;
         g_up[i] = g[i] * silu;
-        g_gate[i] = g[i] * up[i] * (s + silu * (1.0F - s));
+        g_gate[i] = g[i] * up[i] * (sigmoid + silu * (1.0F - sigmoid));
     }
 }
 
