@@ -1,7 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include <unistd.h>
+
 #include <fmt/format.h>
 
 #include "adapters/cli/cli_support.hpp"
+#include "adapters/cli/did_you_mean.hpp"
 
 namespace darl {
 #define DARL_COMMAND(name) void add_##name(CLI::App& app, session& s);
@@ -17,11 +25,33 @@ std::string version_text() {
 #else
     const std::string compiler = fmt::format("g++ {}.{}", __GNUC__, __GNUC_MINOR__);
 #endif
-    std::string commands;
-#define DARL_COMMAND(name) commands += (commands.empty() ? "" : ", ") + std::string(#name);
-#include "darl_commands.inc"
-#undef DARL_COMMAND
-    return fmt::format("darl {} (commit {}, {}; commands: {})", DARLCORE_VERSION, DARLCORE_COMMIT, compiler, commands);
+    return fmt::format("darl {} (commit {}, {}; commands: {})", DARLCORE_VERSION, DARLCORE_COMMIT, compiler,
+                       DARL_COMMANDS);
+}
+
+/// The first word that is no flag: the command. "--version" counts as one, since every program can answer it.
+std::string command_of(int argc, char** argv) {
+    for (int i = 1; i < argc; ++i) {
+        const std::string word = argv[i];
+        if (word == "--version" || !word.starts_with('-')) return word;
+    }
+    return {};
+}
+
+/// Becomes the program beside this one that knows all commands and so has the whole help. Returns where there is none.
+void hand_over([[maybe_unused]] char** argv) {
+#ifdef DARL_FULL_PROGRAM
+    std::error_code failed;
+    const auto self = std::filesystem::read_symlink("/proc/self/exe", failed);
+    if (!failed) ::execv((self.parent_path() / DARL_FULL_PROGRAM).c_str(), argv);
+#endif
+}
+
+int unknown_command(const std::string& word, const std::vector<std::string>& known) {
+    const std::string near = darl::did_you_mean(word, known);
+    fmt::print(stderr, "darl: unknown command '{}'{}; `darl --help` lists the commands\n", word,
+               near.empty() ? "" : fmt::format(", did you mean '{}'?", near));
+    return darl::exit_usage;
 }
 
 }  // namespace
@@ -38,6 +68,13 @@ int main(int argc, char** argv) {
 #define DARL_COMMAND(name) darl::add_##name(app, s);
 #include "darl_commands.inc"
 #undef DARL_COMMAND
+    std::vector<std::string> known = {"--version"};
+    for (const CLI::App* c : app.get_subcommands({})) known.push_back(c->get_name());
+    const std::string command = command_of(argc, argv);
+    if (std::find(known.begin(), known.end(), command) == known.end()) {
+        hand_over(argv);
+        if (!command.empty()) return unknown_command(command, known);
+    }
     try {
         app.parse(argc, argv);
     } catch (const CLI::ParseError& e) {

@@ -42,6 +42,12 @@ TEST(darl_space, prints_every_case_of_the_vectors) {
     }
 }
 
+TEST(darl, an_unknown_command_is_named_with_the_nearest_one) {
+    const auto seen = run_darl({"spice", "--num-samples", "1"});
+    EXPECT_EQ(seen.status, 2);
+    EXPECT_NE(seen.err.find("unknown command 'spice', did you mean 'space'?"), std::string::npos) << seen.err;
+}
+
 TEST(darl_space, has_a_text_form) {
     const auto seen =
         run_darl({"space", "--num-samples", "1001", "--block-size", "10", "--seed", "42", "--first", "3"});
