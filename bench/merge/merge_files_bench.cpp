@@ -5,9 +5,11 @@
 //     folder in memory (tmpfs)
 //                                                                 leaves out the disk, which fsync would measure
 //                                                                 otherwise
+#include <bit>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <ctime>
 #include <filesystem>
 #include <string>
@@ -19,11 +21,26 @@ namespace {
 
 using namespace darlcore;
 
+/// Values of either sign around `scale`. Sums of tiny ones would leave the range of normal numbers, which costs a
+/// processor a hundred times as much and no model has.
+std::vector<std::byte> values_of(dtype type, float scale) {
+    std::vector<std::byte> piece(1U << 20U);
+    const std::size_t size = size_of(type);
+    std::uint32_t random = 1;
+    for (std::size_t at = 0; at < piece.size(); at += size) {
+        random = random * 1664525U + 1013904223U;
+        const float value = scale * (static_cast<float>(random >> 8U) / 8388608.0F - 1.0F);
+        const auto bits = std::bit_cast<std::uint32_t>(value);
+        const std::uint32_t word = type == dtype::bf16 ? bits >> 16U : bits;
+        std::memcpy(piece.data() + at, &word, size);
+    }
+    return piece;
+}
+
 void write_model(const std::string& path, dtype type, std::uint64_t elements) {
     const std::vector<tensor_spec> specs{{"w", type, {elements}}};
     auto writer = formats::safetensors_writer::create(path, specs, {}).value();
-    std::vector<std::byte> piece(1U << 20U);
-    for (std::size_t i = 0; i < piece.size(); ++i) piece[i] = static_cast<std::byte>(i % 60);
+    const std::vector<std::byte> piece = values_of(type, type == dtype::bf16 ? 1e-3F : 0.1F);
     for (std::uint64_t left = writer.data_bytes(); left > 0;) {
         const auto take = std::min<std::uint64_t>(left, piece.size());
         writer.write(std::span(piece).first(take)).value();
