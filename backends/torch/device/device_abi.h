@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+// SPDX-License-Identifier: Apache-2.0
 /* Fused merge kernels of a graphics processor as plain C functions of a shared library: whatever compiled the library
    and whatever calls it may be different compilers, and callers need not be C++. One source (device_kernels.cu) makes a
    library for CUDA and one for HIP.
