@@ -553,6 +553,20 @@ TEST(an_on_checkpoint_run, pledges_no_blocks_and_caps_tokens_by_what_was_committ
     a_ledger::check(w);
 }
 
+TEST(an_on_checkpoint_run, keeps_nothing_for_legacy_sites_since_they_never_contribute) {
+    auto settings = world::small_run();
+    settings.lease.commit_policy = lease::commit_policy::on_checkpoint;
+    world w(settings);
+    auto legacy = registration(w, "a");
+    legacy.protocol = 1;
+    ASSERT_TRUE(w.handle(legacy).ok());
+    const auto leases = w.acquire("a", 4);
+    ASSERT_FALSE(leases.empty());
+    for (const auto& l : leases) ASSERT_TRUE(w.handle(commit_request{world::who("a"), lease::ref_to(l), l.end}).ok());
+    EXPECT_GT(w.m.leases().counts().committed, 0U);
+    EXPECT_TRUE(w.m.kept().windows.empty());
+}
+
 TEST(a_ledger_for_leases_only, has_no_rounds) {
     auto settings = world::small_run();
     settings.rounds = false;

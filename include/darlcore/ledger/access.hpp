@@ -77,8 +77,9 @@ struct access {
         if (m.books_.pinned.content.empty()) m.books_.pinned.content = fact.told.content;
     }
     static void apply_fact(machine& m, const records::committed& fact, ledger_time) {
-        const site_id site = m.leases_.site(fact.leases.site, {}).id;
-        m.books_.windows[site][fact.leases.lease] += fact.windows;
+        const auto site = m.leases_.site(fact.leases.site, {});
+        if (site.mode == lease::site_mode::legacy) return;  // never contributes, so nothing would ever forget it
+        m.books_.windows[site.id][fact.leases.lease] += fact.windows;
     }
     static void apply_fact(machine& m, const records::pledged& fact, ledger_time at) {
         const auto& p = fact.contribution.contribution;
