@@ -36,6 +36,8 @@ struct demo_options {
     bool synthetic = false;
     std::vector<std::string> text;
     std::string keep_dir;
+    std::string fault;        // not for people: what the fast site does wrong
+    std::uint64_t bytes = 0;  // not for people: of text to train on
 };
 
 std::string read_file(const std::string& path) {
@@ -98,6 +100,7 @@ void print_outcome(const demo_outcome& r, const std::string& report_path) {
 void run_demo(session& s, const demo_options& o) {
     demo_settings d;
     d.quick = o.quick;
+    d.fault = o.fault;
     d.verbose = s.verbosity >= 0;
     if (o.keep_dir.empty()) {
         std::string pattern = (std::filesystem::temp_directory_path() / "darl-demo-XXXXXX").string();
@@ -112,7 +115,8 @@ void run_demo(session& s, const demo_options& o) {
         std::filesystem::create_directories(d.dir, failed);
         if (failed) return report(s, fail(errc::io_error, fmt::format("{}: {}", d.dir, failed.message())));
     }
-    auto corpus = corpus_of(o, o.quick ? 310'000 : 1'150'000, 40'000);
+    const std::uint64_t bytes = o.bytes != 0 ? o.bytes : o.quick ? 310'000 : 1'150'000;
+    auto corpus = corpus_of(o, bytes, std::min<std::uint64_t>(40'000, bytes));
     if (!corpus) return report(s, corpus.error());
     const auto outcome = run_demo_in(d, *corpus);
     if (!outcome) {
@@ -140,6 +144,8 @@ void add_demo(CLI::App& app, session& s) {
     command->add_flag("--synthetic", o->synthetic, "text of a known entropy rate instead, so that the floor is known")
         ->excludes(text);
     command->add_option("--keep", o->keep_dir, "empty folder for everything; default: a temporary one");
+    command->add_option("--fault", o->fault)->group("");
+    command->add_option("--bytes", o->bytes)->group("");
     command->footer("Example: darl demo --quick");
     command->callback([&s, o] { run_demo(s, *o); });
 }

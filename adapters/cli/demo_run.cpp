@@ -9,6 +9,7 @@
 #include <filesystem>
 #include <fstream>
 #include <map>
+#include <thread>
 
 #include <fmt/format.h>
 #include <poll.h>
@@ -31,7 +32,8 @@ constexpr std::size_t num_sites = 3;
 
 struct demo_site {
     std::string name;
-    double throttle = 1;  // slower by this factor
+    double throttle = 1;          // slower by this factor
+    std::int64_t accumulate = 1;  // the fast site fills the barrier with more windows a step, not with waiting
     std::optional<child_process> process;
     bool started = false;
     std::uint64_t starts = 0;
@@ -47,10 +49,10 @@ public:
             sites_.back().name = name;
             sites_.back().throttle = throttle;
         }
+        sites_[0].accumulate = 2;
     }
 
     result<demo_outcome> run() {
-        const auto begun = steady::now();
         if (auto made = make_corpus(); !made) return made.error();
         say(fmt::format("{} windows of {} bytes in {} blocks; three sites with speeds 4 : 2 : 1", windows_,
                         config_.seq_len, blocks_));
@@ -58,18 +60,22 @@ public:
         demo_outcome out;
         out.floor = corpus_.floor;
         if (auto audited = audit(out); !audited) return audited.error();
-        say("the centralised baseline: the same windows, tokens and initial weights in one process");
+        say("all sites are done; the centralised baseline: the same windows, tokens and initial weights in one "
+            "process");
         if (auto done = baseline(out); !done) return done.error();
+        say("scoring the federated model");
         if (auto done = score(out); !done) return done.error();
         judge(out);
-        out.seconds = std::chrono::duration<double>(steady::now() - begun).count();
+        out.seconds = std::chrono::duration<double>(steady::now() - begun_).count();
         draw(out);
         return out;
     }
 
 private:
     void say(const std::string& text) const {
-        if (settings_.verbose) fmt::print(stderr, "demo: {}\n", text);
+        if (settings_.verbose)
+            fmt::print(stderr, "demo {:5.1f} s: {}\n", std::chrono::duration<double>(steady::now() - begun_).count(),
+                       text);
     }
     [[nodiscard]] std::string path(const std::string& name) const { return settings_.dir + "/" + name; }
 
@@ -144,12 +150,14 @@ private:
         run_config own = config_;
         own.work_dir = path(site.name);
         own.throttle = site.throttle > 1 ? site.throttle : 0;
+        own.accumulate = site.accumulate;
         std::filesystem::create_directories(own.work_dir);
         std::ofstream(path(site.name + ".toml")) << run_config_text(own);
         child_process::options o;
         o.argv = {own_program(), "train",   "--config",  path(site.name + ".toml"), "--server", server_.url(),
                   "--site",      site.name, "--workers", std::to_string(num_sites)};
         if (site.starts++ > 0) o.argv.push_back("--take-over");
+        if (&site == &sites_[0] && !settings_.fault.empty()) o.argv.insert(o.argv.end(), {"--fault", settings_.fault});
         o.stderr_file = path(site.name + ".log");
         auto child = child_process::start(o);
         if (!child) return child.error();
@@ -234,11 +242,19 @@ private:
         return {};
     }
 
+    // As many ranks as the cores and the batch allow: one thread each costs less than threads that wait for each other.
+    static std::int64_t baseline_ranks() {
+        std::int64_t ranks = 1;
+        while (2 * ranks <= batch && 2 * ranks <= std::int64_t{std::thread::hardware_concurrency()}) ranks *= 2;
+        return ranks;
+    }
+
     result<void> baseline(demo_outcome& out) {
         std::ofstream(path("centralised.toml")) << run_config_text(config_);
         const auto done =
             command({"train", "--json", "--config", path("centralised.toml"), "--centralised", "--global-batch",
-                     std::to_string(batch * 2), "--train.peak_lr", "0.003", "--train.log_every", "5"},
+                     std::to_string(batch * 2), "--ranks", std::to_string(baseline_ranks()), "--train.peak_lr", "0.003",
+                     "--train.log_every", "5"},
                     900s);
         if (!done) return done.error();
         const auto result = json::parse(*done);
@@ -376,6 +392,7 @@ private:
         }
     }
 
+    const steady::time_point begun_ = steady::now();
     const demo_settings& settings_;
     const demo_corpus& corpus_;
     run_config config_;

@@ -32,6 +32,7 @@ struct demo_settings {
     std::string dir;
     bool quick = false;
     bool verbose = true;
+    std::string fault;  // what the fast site is told to do wrong, so that tests see the audit fail
 };
 
 struct demo_outcome {

@@ -30,7 +30,7 @@ result<void> local_server::restart() { return launch({}); }
 
 result<void> local_server::launch(const std::vector<std::string>& arguments) {
     child_process::options o;
-    o.argv = {own_program(), "serve", "--state-dir", state_dir_, "--listen", fmt::format("127.0.0.1:{}", port_)};
+    o.argv = {program_, "serve", "--state-dir", state_dir_, "--listen", fmt::format("127.0.0.1:{}", port_)};
     o.argv.insert(o.argv.end(), arguments.begin(), arguments.end());
     o.read_stdout = true;
     o.stderr_file = log_file_;

@@ -16,6 +16,8 @@ namespace darl {
 /// A `darl serve` of our own on loopback, as `darl simulate` and `darl demo` use it.
 class local_server {
 public:
+    explicit local_server(std::string program = own_program()) : program_(std::move(program)) {}
+
     /// Starts it on a port that the system picks; `arguments` are added to the command.
     /// Errors: errc::io_error naming the log to read.
     darlcore::result<void> start(const std::string& state_dir, const std::string& log_file,
@@ -34,6 +36,7 @@ public:
 private:
     darlcore::result<void> launch(const std::vector<std::string>& arguments);
 
+    std::string program_;
     std::string state_dir_;
     std::string log_file_;
     std::optional<child_process> process_;

@@ -19,8 +19,12 @@ result<void> run_record::open(const std::string& path) {
 void run_record::read(std::uint64_t phase, const site::action::train_group& group) {
     json::value spans{json::array{}};
     for (const auto& s : group.spans) spans.push_back(json::value(json::array{s.start.count, s.end.count}));
-    write(json::dump(json::make_object(
-        {{"kind", "read"}, {"phase", phase}, {"group", group.group}, {"epoch", group.epoch.count}, {"spans", spans}})));
+    write(json::dump(json::make_object({{"kind", "read"},
+                                        {"phase", phase},
+                                        {"group", group.group},
+                                        {"counter", group.counter},
+                                        {"epoch", group.epoch.count},
+                                        {"spans", spans}})));
 }
 
 void run_record::contribution(std::uint64_t phase, std::uint64_t groups, const std::string& id,

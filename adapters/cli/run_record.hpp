@@ -15,7 +15,8 @@ namespace darl {
 /// A site's own record of what it read, one JSON object per line, appended and flushed at the moment of the read. The
 /// audits of `darl simulate` and `darl demo` believe nothing else.
 ///   {"kind":"started"}                                                       a process began; phases are numbered anew
-///   {"kind":"read","phase":p,"group":g,"epoch":e,"spans":[[s,e],...]}        positions, written before they are used
+///   {"kind":"read","phase":p,"group":g,"counter":c,"epoch":e,"spans":[[s,e],...]}        positions, written before
+///   they are used
 ///   {"kind":"contribution","phase":p,"groups":n,"id":...,"sha256":...}       groups 0..n-1 of the phase are in it
 ///   {"kind":"settled","id":...,"merged":true|false}
 /// Thread-safety: all members may be called from several threads.

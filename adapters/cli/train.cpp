@@ -5,15 +5,19 @@
 #include <csignal>
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <random>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include <fmt/format.h>
 
 #include "adapters/cli/cli_support.hpp"
+#include "adapters/cli/rank_group.hpp"
 #include "adapters/cli/run_config.hpp"
 #include "adapters/cli/token_input.hpp"
 #include "adapters/cli/torch_trainer.hpp"
@@ -46,7 +50,14 @@ struct train_options {
     bool centralised = false;
     std::uint64_t global_batch = 0;
     unsigned workers = 1;
+    unsigned ranks = 1;
+    unsigned rank = 0;            // of this process; not for people
+    std::uint16_t rank_port = 0;  // where the leader waits for its ranks; not for people
+    std::string fault;            // what a test makes go wrong; not for people
 };
+
+// Ranks wait for the leader's next order as long as the leader waits for the server.
+constexpr std::int64_t rank_patience_ms = std::int64_t{7} * 24 * 3600 * 1000;
 
 training::lr_schedule schedule_of(const run_config& c) {
     training::lr_schedule s;
@@ -102,6 +113,8 @@ result<std::shared_ptr<const formats::token_corpus>> open_corpus(const std::stri
         std::make_shared<const formats::token_corpus>(*std::move(corpus)));
 }
 
+std::string checkpoint_folder(const run_config& c) { return c.work_dir + "/checkpoints"; }
+
 void log_line(const std::string& site, std::string_view text) { fmt::print(stderr, "{}: {}\n", site, text); }
 
 result<site::session_settings> session_of(const run_config& c, const train_options& o,
@@ -115,7 +128,7 @@ result<site::session_settings> session_of(const run_config& c, const train_optio
     s.hello.who = {site_id{o.site}, me};
     s.hello.protocol = 2;
     s.hello.digest = hex(space->digest(epoch_index{0}));
-    s.hello.ranks = 1;
+    s.hello.ranks = o.ranks;
     s.hello.num_samples = corpus.num_windows();
     s.hello.block_size = static_cast<std::uint64_t>(c.block_size);
     s.hello.corpus = hex(corpus.identity());
@@ -125,13 +138,22 @@ result<site::session_settings> session_of(const run_config& c, const train_optio
         trainer.layout_digest(), training::schedule_digest(schedule_of(c)), corpus.manifest().seq_len, {"bf16", "f32"}};
     s.join.software = "darlcore";
     s.take_over = o.take_over;
-    s.windows_per_step = static_cast<std::uint64_t>(c.batch * c.accumulate);
+    s.windows_per_step = static_cast<std::uint64_t>(c.batch * c.accumulate) * o.ranks;
     s.block_size = static_cast<std::uint64_t>(c.block_size);
     s.groups = static_cast<std::uint64_t>(c.groups);
     s.keepalive_ms = static_cast<std::int64_t>(c.keepalive_s * 1000);
     s.first_ttl_ms = static_cast<std::int64_t>(c.min_ttl_s * 1000);
     s.retry_ms = 250;
     s.give_up_ms = static_cast<std::int64_t>(c.give_up_s * 1000);
+    // a restarted site goes on counting its groups, so that no two groups of an epoch share an order of windows
+    if (const auto last = training::checkpoint_store::newest(checkpoint_folder(c))) {
+        const auto number = [&](const char* key) {
+            const auto* v = last->extra.find(key);
+            return v != nullptr ? v->as_u64().value_or(0) : 0;
+        };
+        s.epoch = epoch_index{static_cast<std::uint32_t>(number("epoch"))};
+        s.next_counter = number("next_counter");
+    }
     return s;
 }
 
@@ -142,20 +164,127 @@ result<std::unique_ptr<training::window_source>> held_out_of(const run_config& c
     return training::token_source(*corpus, model.vocab_size);
 }
 
-result<int> run_federated(const run_config& c, const train_options& o) {
-    if (!is_valid_name(o.site))
-        return fail(errc::bad_request,
-                    "--site must be 1 to 64 letters, digits, '.', '_' or '-', beginning with a letter or digit");
+// What every rank of a site opens.
+struct site_parts {
+    std::shared_ptr<const formats::token_corpus> corpus;
+    training::trainer_settings settings;
+    std::unique_ptr<training::window_source> windows;
+    std::unique_ptr<training::window_source> held_out;
+};
+
+result<site_parts> parts_of(const run_config& c) {
+    site_parts out;
     auto corpus = open_corpus(c.manifest, "data.manifest");
     if (!corpus) return corpus.error();
-    auto settings = settings_of(c, (*corpus)->manifest());
+    out.corpus = *corpus;
+    auto settings = settings_of(c, out.corpus->manifest());
     if (!settings) return settings.error();
-    auto held_out = held_out_of(c, settings->model);
+    out.settings = *settings;
+    auto windows = training::token_source(out.corpus, out.settings.model.vocab_size);
+    if (!windows) return windows.error();
+    out.windows = *std::move(windows);
+    auto held_out = held_out_of(c, out.settings.model);
     if (!held_out) return held_out.error();
-    const incarnation me = random_incarnation();
+    out.held_out = *std::move(held_out);
+    return out;
+}
+
+// The first span that has more than one block loses one, or is trained with one block twice: the audit must see it.
+result<trainer_faults> faults_of(const std::string& text) {
+    trainer_faults out;
+    if (text.empty()) return out;
+    const auto done = std::make_shared<std::atomic<bool>>(false);
+    if (text == "train-twice") {
+        out.spoil = [done](std::vector<span>& spans) {
+            if (!done->exchange(true)) spans.push_back({spans[0].start, position{spans[0].start.count + 1}});
+        };
+        return out;
+    }
+    if (text == "drop-block") {
+        out.spoil = [done](std::vector<span>& spans) {
+            for (span& s : spans)
+                if (s.size() > 1 && !done->exchange(true)) s.start = position{s.start.count + 1};
+        };
+        return out;
+    }
+    const auto step = text.starts_with("stop-at=") ? parse_phase_step(std::string_view(text).substr(8)) : std::nullopt;
+    if (!step) return fail(errc::bad_request, fmt::format("--fault {}: not known", text));
+    out.at = [done, wanted = *step](phase_step at) {
+        if (at == wanted && !done->exchange(true)) std::raise(SIGTERM);
+    };
+    return out;
+}
+
+// The ranks of a site on this machine: this process leads, the others are started here.
+struct local_ranks {
+    std::optional<training::gloo_rendezvous> meeting;
+    std::unique_ptr<training::communicator> group;
+    std::unique_ptr<rank_processes> others;
+};
+
+result<local_ranks> gather_ranks(const run_config& c, const train_options& o,
+                                 const std::function<void(const std::string&)>& lost) {
+    local_ranks out;
+    if (o.ranks == 1) {
+        out.group = training::single_communicator();
+        return out;
+    }
+    auto meeting = training::gloo_rendezvous::open();
+    if (!meeting) return meeting.error();
+    out.meeting.emplace(*std::move(meeting));
+    const auto together = std::make_shared<std::atomic<bool>>(false);
+    auto others = rank_processes::start(o.ranks, out.meeting->port(), c.work_dir, [=](const std::string& why) {
+        if (together->load()) return lost(why);
+        log_line(o.site, why);  // nothing has begun, and the meeting would be waited for in vain
+        std::_Exit(exit_failed);
+    });
+    if (!others) return others.error();
+    out.others = *std::move(others);
+    auto group = training::gloo_communicator({"127.0.0.1", out.meeting->port(), 0, o.ranks, rank_patience_ms});
+    if (!group) return group.error();
+    out.group = *std::move(group);
+    together->store(true);
+    log_line(o.site, out.group->description());
+    return out;
+}
+
+result<int> run_follower(const run_config& c, const train_options& o) {
+    for (const int signal : {SIGTERM, SIGINT, SIGUSR1}) std::signal(signal, SIG_IGN);  // the leader decides
+    auto parts = parts_of(c);
+    if (!parts) return parts.error();
+    auto group = training::gloo_communicator({"127.0.0.1", o.rank_port, o.rank, o.ranks, rank_patience_ms});
+    if (!group) return group.error();
+    auto trainer = training::inner_trainer::create(parts->settings, **group);
+    if (!trainer) return trainer.error();
+    const follower_inputs in{space_of(c, parts->corpus->manifest()), parts->windows.get(), parts->held_out.get(),
+                             static_cast<std::uint64_t>(c.eval_windows)};
+    if (auto followed = follow_orders(**group, *trainer, in); !followed) return followed.error();
+    return exit_ok;
+}
+
+// Why this process cannot go on, told by whichever thread noticed it first.
+class breakdown {
+public:
+    void tell(const std::string& why) {
+        const std::lock_guard lock(mutex_);
+        if (why_.empty()) why_ = why;
+        stop_asked.store(true);
+    }
+    [[nodiscard]] std::string why() {
+        const std::lock_guard lock(mutex_);
+        return why_;
+    }
+
+private:
+    std::mutex mutex_;
+    std::string why_;
+};
+
+torch_trainer::options trainer_options(const session& s, const run_config& c, const train_options& o,
+                                       const site_parts& parts, const incarnation& me, breakdown& broken) {
     torch_trainer::options to;
-    to.settings = *settings;
-    to.space = space_of(c, (*corpus)->manifest());
+    to.settings = parts.settings;
+    to.space = space_of(c, parts.corpus->manifest());
     to.site = o.site;
     to.incarnation = to_text(me);
     to.work_dir = c.work_dir;
@@ -163,21 +292,49 @@ result<int> run_federated(const run_config& c, const train_options& o) {
     to.log_every = static_cast<std::uint64_t>(c.log_every);
     to.throttle = c.throttle;
     to.log = [&o](std::string_view text) { log_line(o.site, text); };
-    const auto ranks = training::single_communicator();
-    auto source = training::token_source(*corpus, settings->model.vocab_size);
-    if (!source) return source.error();
-    auto trainer = torch_trainer::make(to, *ranks, *std::move(source), *std::move(held_out));
-    if (!trainer) return trainer.error();
-    auto session = session_of(c, o, **corpus, **trainer, me);
-    if (!session) return session.error();
-    client::driver_options d;
+    to.broken = [&broken](const std::string& why) { broken.tell(why); };
+    if (s.json) to.phase_line = [](const std::string& line) { print_line(line); };
+    return to;
+}
+
+result<int> run_federated(const session& s, const run_config& c, const train_options& o) {
+    if (!is_valid_name(o.site))
+        return fail(errc::bad_request,
+                    "--site must be 1 to 64 letters, digits, '.', '_' or '-', beginning with a letter or digit");
     auto server = server_options(o.server, o.token_file, o.proxy.empty() ? c.proxy : o.proxy, o.insecure);
     if (!server) return server.error();
+    auto faults = faults_of(o.fault);
+    if (!faults) return faults.error();
+    auto parts = parts_of(c);
+    if (!parts) return parts.error();
+    std::error_code failed;
+    std::filesystem::create_directories(c.work_dir, failed);
+    if (failed) return fail(errc::io_error, fmt::format("{}: {}", c.work_dir, failed.message()));
+    breakdown broken;
+    auto ranks = gather_ranks(c, o, [&broken](const std::string& why) { broken.tell(why); });
+    if (!ranks) return ranks.error();
+    const incarnation me = random_incarnation();
+    auto to = trainer_options(s, c, o, *parts, me, broken);
+    to.faults = *faults;
+    auto trainer = torch_trainer::make(to, *ranks->group, std::move(parts->windows), std::move(parts->held_out));
+    if (!trainer) return trainer.error();
+    auto session = session_of(c, o, *parts->corpus, **trainer, me);
+    if (!session) return session.error();
+    client::driver_options d;
     d.server = *server;
     d.work_dir = c.work_dir + "/transfer";
     d.log = to.log;
     d.stop = &stop_asked;
-    return client::run_site(*std::move(session), **trainer, d);
+    const auto code = client::run_site(*std::move(session), **trainer, d);
+    if (ranks->others) {
+        ranks->others->expect_end();
+        if (broken.why().empty()) (void)rank_orders(*ranks->group).stop();
+        ranks->group->abort();
+        ranks->others->finish();
+    }
+    if (broken.why().empty()) return code;
+    log_line(o.site, broken.why());
+    return exit_failed;
 }
 
 struct baseline {
@@ -186,69 +343,75 @@ struct baseline {
     training::evaluation after;
 };
 
-// One process trains every window of the epoch once, in the order of the block space, with the batch of all sites
-// together.
-result<baseline> run_centralised(const run_config& c, const train_options& o) {
-    auto corpus = open_corpus(c.manifest, "data.manifest");
-    if (!corpus) return corpus.error();
-    auto settings = settings_of(c, (*corpus)->manifest());
-    if (!settings) return settings.error();
-    if (o.global_batch != 0) {
-        settings->batch = o.global_batch;
-        settings->accumulate = 1;
-    }
-    auto held_out = held_out_of(c, settings->model);
-    if (!held_out) return held_out.error();
-    const auto map = block_space::build(space_of(c, (*corpus)->manifest()), epoch_index{0});
-    if (!map) return map.error();
-    const auto ranks = training::single_communicator();
-    auto trainer = training::inner_trainer::create(*settings, *ranks);
-    if (!trainer) return trainer.error();
-    const auto source = training::token_source(*corpus, settings->model.vocab_size);
-    if (!source) return source.error();
-    trainer->initialise();
-    baseline out;
-    const auto windows = static_cast<std::uint64_t>(c.eval_windows);
-    if (*held_out) {
-        auto before = trainer->evaluate(**held_out, windows);
-        if (!before) return before.error();
-        out.before = *before;
-    }
-    const std::uint64_t blocks = (*map)->num_blocks();
-    const std::uint64_t per_group = std::max<std::uint64_t>(1, blocks / 16);
-    std::uint64_t next = 0;
-    std::uint64_t counter = 0;
+// Hands out the whole epoch in the order of the block space.
+training::phase_hooks whole_epoch(std::uint64_t blocks, std::uint64_t log_every) {
     training::phase_hooks hooks;
-    hooks.group = [&]() -> training::next_group {
+    const std::uint64_t per_group = std::max<std::uint64_t>(1, blocks / 16);
+    hooks.group = [=, next = std::uint64_t{0}, counter = std::uint64_t{0}]() mutable -> training::next_group {
         if (next >= blocks) return training::group_end{};
         const std::uint64_t end = std::min(blocks, next + per_group);
         const phase_group group{counter++, {make_span(next, end)}};
         next = end;
         return group;
     };
-    hooks.stepped = [&](const training::step_report& s) {
-        if (s.step % static_cast<std::uint64_t>(c.log_every) == 0)
-            log_line("centralised", fmt::format("step {}, loss {:.3f}", s.step, s.loss));
+    hooks.stepped = [=](const training::step_report& s) {
+        if (s.step % log_every == 0) log_line("centralised", fmt::format("step {}, loss {:.3f}", s.step, s.loss));
         return stop_asked.load() ? training::after_step::drop : training::after_step::go_on;
     };
-    auto trained = trainer->train_phase(*map, **source, hooks);
+    return hooks;
+}
+
+// One rank of the baseline; all of them make the same calls.
+result<baseline> baseline_of(const run_config& c, const site_parts& parts, training::communicator& ranks,
+                             const std::string& out_folder) {
+    const auto map = block_space::build(space_of(c, parts.corpus->manifest()), epoch_index{0});
+    if (!map) return map.error();
+    auto trainer = training::inner_trainer::create(parts.settings, ranks);
+    if (!trainer) return trainer.error();
+    trainer->initialise();
+    baseline out;
+    const auto score = [&](training::evaluation& into) -> result<void> {
+        if (!parts.held_out) return {};
+        auto scored = trainer->evaluate(*parts.held_out, static_cast<std::uint64_t>(c.eval_windows));
+        if (!scored) return scored.error();
+        into = *scored;
+        return {};
+    };
+    if (auto scored = score(out.before); !scored) return scored.error();
+    auto trained = trainer->train_phase(*map, *parts.windows,
+                                        whole_epoch((*map)->num_blocks(), static_cast<std::uint64_t>(c.log_every)));
     if (!trained) return trained.error();
     if (trained->ending != training::phase_ending::finished)
         return fail(errc::cancelled, "the baseline was stopped: " + trained->problem);
     out.trained = *trained;
-    if (*held_out) {
-        auto after = trainer->evaluate(**held_out, windows);
-        if (!after) return after.error();
-        out.after = *after;
+    if (auto scored = score(out.after); !scored) return scored.error();
+    if (out_folder.empty() || ranks.rank() != 0) return out;
+    const auto written =
+        models::write_model_folder(out_folder, parts.settings.model, [&](std::uint64_t first, std::span<float> values) {
+            std::copy_n(trainer->weights().begin() + static_cast<std::ptrdiff_t>(first), values.size(), values.begin());
+        });
+    if (!written) return written.error();
+    return out;
+}
+
+// Trains every window of the epoch once, with the batch of all sites together; ranks are threads.
+result<baseline> run_centralised(const run_config& c, const train_options& o) {
+    auto parts = parts_of(c);
+    if (!parts) return parts.error();
+    if (o.global_batch != 0) {
+        parts->settings.batch = o.global_batch;
+        parts->settings.accumulate = 1;
     }
-    if (!o.out.empty()) {
-        const auto written =
-            models::write_model_folder(o.out, settings->model, [&](std::uint64_t first, std::span<float> values) {
-                std::copy_n(trainer->weights().begin() + static_cast<std::ptrdiff_t>(first), values.size(),
-                            values.begin());
-            });
-        if (!written) return written.error();
-    }
+    if (parts->settings.batch % o.ranks != 0)
+        return fail(errc::invalid_argument,
+                    fmt::format("a batch of {} windows cannot be shared by {} ranks", parts->settings.batch, o.ranks));
+    parts->settings.batch /= o.ranks;
+    const auto ranks = training::thread_communicators(o.ranks);
+    std::vector<std::thread> others;
+    for (unsigned r = 1; r < o.ranks; ++r) others.emplace_back([&, r] { (void)baseline_of(c, *parts, *ranks[r], {}); });
+    auto out = baseline_of(c, *parts, *ranks[0], o.out);
+    if (!out) ranks[0]->abort();
+    for (auto& t : others) t.join();
     return out;
 }
 
@@ -280,7 +443,12 @@ void run_train(session& s, const train_options& o, const std::vector<std::string
     std::signal(SIGINT, ask_to_stop);
     std::signal(SIGUSR1, ask_to_stop);
     std::signal(SIGPIPE, SIG_IGN);
-    training::restart_with_worker_environment(o.workers);
+    std::signal(SIGXFSZ, SIG_IGN);  // a file that may not grow is an error of that write, not the end of the process
+    training::restart_with_worker_environment(o.workers * o.ranks, static_cast<unsigned>(config->threads));
+    if (o.rank != 0) {
+        const auto code = run_follower(*config, o);
+        return code ? void(s.exit_code = *code) : report(s, code.error());
+    }
     if (o.centralised) {
         const auto done = run_centralised(*config, o);
         if (!done) return report(s, done.error());
@@ -290,7 +458,7 @@ void run_train(session& s, const train_options& o, const std::vector<std::string
     }
     if (o.server.empty() || o.site.empty())
         return report(s, fail(errc::bad_request, "darl train needs --server URL and --site NAME, or --centralised"));
-    const auto code = run_federated(*config, o);
+    const auto code = run_federated(s, *config, o);
     if (!code) return report(s, code.error());
     s.exit_code = *code;
 }
@@ -313,6 +481,13 @@ void add_train(CLI::App& app, session& s) {
         ->add_option("--workers", o->workers,
                      "training processes that share this machine; each takes its part of the cores")
         ->check(CLI::Range(1, 4096));
+    command
+        ->add_option("--ranks", o->ranks,
+                     "ranks of this site on this machine, each with the whole model and its part of the batch")
+        ->check(CLI::Range(1, 64));
+    command->add_option("--rank", o->rank)->group("");
+    command->add_option("--rank-port", o->rank_port)->group("");
+    command->add_option("--fault", o->fault)->group("");
     command->add_option("--out", o->out, "folder for the baseline's model");
     take_settings(command, s);
     command->footer(

@@ -236,6 +236,7 @@ private:
         const auto begun = now_ms();
         const std::string path = fmt::format("{}/generation-{}.safetensors", options_.work_dir, order.current.count);
         auto done = download_blob(*bulk_, order.wire.sha256, order.wire.bytes, path, world());
+        trainer_.spent(transfer::download, now_ms() - begun);
         if (done) done = trainer_.adopt(order, path);
         if (!done) return events_.put(site::event::fetch_failed{failure_of(done.error())});
         if (!loaded_file_.empty() && loaded_file_ != path) {
@@ -264,6 +265,7 @@ private:
     void report_upload(const upload_job& job) {
         const auto begun = now_ms();
         const auto sent = upload_blob(*bulk_, job, world());
+        trainer_.spent(transfer::upload, now_ms() - begun);
         if (!sent) return events_.put(site::event::upload_failed{failure_of(sent.error())});
         events_.put(site::event::uploaded{now_ms() - begun});
     }

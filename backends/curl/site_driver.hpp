@@ -14,6 +14,8 @@
 
 namespace darlcore::client {
 
+enum class transfer : std::uint8_t { download, upload };
+
 /// What trains. Calls come from one thread at a time; train_group, end_phase and drop_phase return at once, the work
 /// goes on in the trainer's own thread and is reported through the function that `start` hands over: group_trained,
 /// phase_finished, phase_failed, phase_dropped.
@@ -36,6 +38,8 @@ public:
     virtual std::string contribution_file(const std::string& sha256) = 0;
     /// The contribution is merged, or turned down: its file may go; codec residuals advance only when merged.
     virtual void settle(const site::action::settle& outcome) = 0;
+    /// Time that a transfer took, failed ones too; for the books of a phase.
+    virtual void spent(transfer, std::int64_t /*ms*/) {}
     /// Ends the work at once; afterwards nothing is reported.
     virtual void stop() = 0;
 };

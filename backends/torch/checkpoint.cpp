@@ -196,6 +196,12 @@ result<std::optional<checkpoint>> checkpoint_store::restore(inner_trainer& train
     return std::optional<checkpoint>();
 }
 
+std::optional<checkpoint> checkpoint_store::newest(const std::string& folder) {
+    for (const std::string& name : names_in(folder))
+        if (auto found = read_stored(folder, name)) return std::move(found->about);
+    return std::nullopt;
+}
+
 void checkpoint_store::prune() const {
     const auto names = names_in(folder_);
     for (std::size_t i = kept; i < names.size(); ++i) remove_checkpoint(folder_, names[i]);

@@ -40,6 +40,9 @@ public:
     /// aside).
     result<std::optional<checkpoint>> restore(inner_trainer& trainer, std::vector<std::string>& notes) const;
 
+    /// What the newest readable checkpoint of a folder says, whatever run it belongs to; nothing without one.
+    static std::optional<checkpoint> newest(const std::string& folder);
+
     /// Removes all but the newest two, whoever wrote them. Only after the server has fenced older incarnations.
     void prune() const;
 

@@ -50,7 +50,8 @@ void keep_freed_memory() {
 
 environment worker_environment(const compute_facts& facts, bool (*is_set)(std::string_view)) {
     environment out;
-    const unsigned threads = std::max(1U, facts.cores / std::max(1U, facts.workers));
+    const unsigned share = std::max(1U, facts.cores / std::max(1U, facts.workers));
+    const unsigned threads = facts.threads != 0 ? facts.threads : share;
     if (facts.blas_core == "Prescott" && !is_set("OPENBLAS_CORETYPE")) {
         if (facts.avx512)
             out.emplace_back("OPENBLAS_CORETYPE", "SkylakeX");
@@ -64,7 +65,7 @@ environment worker_environment(const compute_facts& facts, bool (*is_set)(std::s
     return out;
 }
 
-compute_facts this_machine(unsigned workers) {
+compute_facts this_machine(unsigned workers, unsigned threads) {
     compute_facts facts;
     facts.blas_core = openblas_core();
 #if defined(__x86_64__)
@@ -73,13 +74,14 @@ compute_facts this_machine(unsigned workers) {
 #endif
     facts.cores = usable_cores();
     facts.workers = workers;
+    facts.threads = threads;
     facts.passive_wait_helps = TORCH_VERSION_MAJOR < 2;  // 2.x loses a fifth by it when a worker is alone
     return facts;
 }
 
-void restart_with_worker_environment(unsigned workers) {
+void restart_with_worker_environment(unsigned workers, unsigned threads) {
     keep_freed_memory();
-    const environment missing = worker_environment(this_machine(workers), &variable_is_set);
+    const environment missing = worker_environment(this_machine(workers, threads), &variable_is_set);
     if (missing.empty()) return;
     for (const auto& [name, value] : missing) ::setenv(name.c_str(), value.c_str(), 1);
     std::vector<std::string> words = own_arguments();

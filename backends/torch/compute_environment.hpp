@@ -14,6 +14,7 @@ struct compute_facts {
     bool avx2 = false, avx512 = false;
     unsigned cores = 1;
     unsigned workers = 1;             ///< training processes on this machine
+    unsigned threads = 0;             ///< of this one, as its owner wants it; 0: its share of the cores
     bool passive_wait_helps = false;  ///< libtorch 1.13: idle OpenMP threads must not spin
 };
 
@@ -26,10 +27,10 @@ using environment = std::vector<std::pair<std::string, std::string>>;
 environment worker_environment(const compute_facts& facts, bool (*is_set)(std::string_view name));
 
 /// Facts of this machine and process.
-compute_facts this_machine(unsigned workers = 1);
+compute_facts this_machine(unsigned workers = 1, unsigned threads = 0);
 
 /// Starts this program anew with the variables it lacks; returns when it lacks none, with an allocator that keeps what
 /// was freed. Call it before any training or inference starts.
-void restart_with_worker_environment(unsigned workers = 1);
+void restart_with_worker_environment(unsigned workers = 1, unsigned threads = 0);
 
 }  // namespace darlcore::training

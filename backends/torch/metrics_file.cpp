@@ -69,6 +69,8 @@ json::value phase_metrics(const phase_summary& p, const delta_norms& norms, cons
                               {"upload_s", seconds.upload_s},
                               {"wait_s", seconds.wait_s},
                               {"evaluate_s", seconds.evaluate_s},
+                              {"lost_s", seconds.lost_s},
+                              {"wall_s", seconds.wall_s},
                               {"delta_norm", norms.delta},
                               {"drift", norms.weights > 0.0 ? json::value(norms.delta / norms.weights) : json::value()},
                               {"param_norm", norms.weights},

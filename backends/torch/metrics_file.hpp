@@ -45,6 +45,8 @@ private:
 /// Seconds of a phase by what they were spent on; they add up to its wall time.
 struct phase_seconds {
     double compute_s = 0.0, download_s = 0.0, checkpoint_s = 0.0, upload_s = 0.0, wait_s = 0.0, evaluate_s = 0.0;
+    double lost_s = 0.0;  ///< phases before it that came to nothing
+    double wall_s = 0.0;  ///< since the books of the phase before it were closed
 };
 
 json::value step_metrics(const step_report& r);
