@@ -153,7 +153,9 @@ std::string chart_svg(const std::string& title, const std::string& x_name, const
                 path += fmt::format("{}{:.1f} {:.1f}", path.empty() ? "M" : "L", x.at(px, left, right),
                                     y.at(py, bottom, top));
         if (path.empty()) continue;
-        out += fmt::format(R"(<path d="{}" fill="none" stroke="{}" stroke-width="1.6"/>)", path, color_of(i));
+        if (path.find('L') == std::string::npos) path += "h0.1";  // a single point is to be seen, too
+        out += fmt::format(R"(<path d="{}" fill="none" stroke="{}" stroke-width="1.8" stroke-linecap="round"/>)", path,
+                           color_of(i));
         const double at = top + 10 + 20 * static_cast<double>(shown++);
         out += fmt::format(R"(<path d="M712 {0}H732" stroke="{1}" stroke-width="3"/><text x="738" y="{2}">{3}</text>)",
                            at, color_of(i), at + 4, html_escape(lines[i].name));
@@ -180,6 +182,11 @@ std::string demo_report_html(const demo_figures& f) {
         "<h2>Blocks by owner</h2><p>Each position of the epoch, coloured by the site whose contribution holds it; grey "
         "is in nobody's.</p>" +
         strip_svg(f);
+    if (!f.times.empty())
+        out +=
+            "<h2>Where the time went</h2><p>Waiting is for the server and for the other sites; the middle and the slow "
+            "site are slowed down on purpose, inside of training.</p>" +
+            table_html(f.times_head, f.times);
     out += "<h2>Rounds</h2>" + table_html(f.head, f.rounds);
     return out + "</body></html>\n";
 }

@@ -33,6 +33,8 @@ struct demo_figures {
     std::uint64_t num_blocks = 0;
     std::vector<std::string> head;
     std::vector<table_row> rounds;
+    std::vector<std::string> times_head;
+    std::vector<table_row> times;  // where each site's time went
     std::vector<table_row> facts;
     std::vector<std::string> findings;
 };

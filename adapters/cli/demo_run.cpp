@@ -131,6 +131,7 @@ private:
         config_.default_ttl_s = 15;
         config_.keep_generations = 990;
         config_.eval_every = 0;
+        config_.log_every = 4;
         config_.eval_windows = 256;
         if (auto done = tokenise(corpus_.train, "train"); !done) return done;
         if (auto done = tokenise({corpus_.held_out}, "held-out"); !done) return done;
@@ -259,6 +260,11 @@ private:
         if (!done) return done.error();
         const auto result = json::parse(*done);
         if (!result) return result.error();
+        if (const auto* curve = result->find("curve"); curve != nullptr && curve->as_array() != nullptr)
+            for (const auto& point : *curve->as_array())
+                if (point.size() == 3)
+                    add_point(centralised_, point.at(std::size_t{0}), point.at(std::size_t{1}),
+                              point.at(std::size_t{2}));
         const auto number = [&](std::string_view key) {
             const auto* v = result->find(key);
             return v != nullptr ? v->as_double().value_or(std::nan("")) : std::nan("");
@@ -269,6 +275,18 @@ private:
             out.findings.push_back(fmt::format("the baseline trained {} windows, the sites {}: no match",
                                                count_of(*result, "windows"), windows_));
         return {};
+    }
+
+    /// The two curves of one run.
+    struct loss_curves {
+        chart_line by_tokens;
+        chart_line by_time;
+    };
+    static void add_point(loss_curves& c, const json::value& tokens, const json::value& seconds,
+                          const json::value& loss) {
+        if (!tokens.as_double() || !seconds.as_double() || !loss.as_double()) return;
+        c.by_tokens.points.emplace_back(*tokens.as_double(), *loss.as_double());
+        c.by_time.points.emplace_back(*seconds.as_double(), *loss.as_double());
     }
 
     result<void> score(demo_outcome& out) {
@@ -322,7 +340,7 @@ private:
                 out.figures.blocks.push_back({position, found->second});
     }
 
-    void draw(demo_outcome& out) const {
+    void draw(demo_outcome& out) {
         auto& f = out.figures;
         f.verdict = out.pass ? "PASS" : "FAIL";
         f.headline = fmt::format(
@@ -344,27 +362,56 @@ private:
              fmt::format("eta {}, beta {} (paper: 0.7, 0.9; chosen for a short run)", config_.eta, config_.beta));
         fact("inner steps between merges", std::to_string(config_.inner_steps));
         for (const auto& site : sites_) draw_losses(site.name, f);
+        f.loss_by_tokens.push_back(centralised_.by_tokens);
+        f.loss_by_time.push_back(centralised_.by_time);
+        draw_times(f);
         draw_rounds(f);
     }
 
-    void draw_losses(const std::string& site, demo_figures& f) const {
-        chart_line by_tokens{site, {}};
-        chart_line by_time{site, {}};
-        double begun = 0;
+    // A restarted process counts its tokens anew; time is that of the demo.
+    void draw_losses(const std::string& site, demo_figures& f) {
+        loss_curves curves{{site, {}}, {site, {}}};
+        double before = 0;
+        double last = 0;
         for (const auto& line : record_lines(path(site + "/metrics.jsonl"))) {
             const auto m = json::parse(line);
             const auto* kind = m ? m->find("kind") : nullptr;
             if (kind == nullptr || kind->as_string() == nullptr || *kind->as_string() != "step") continue;
             const auto* loss = m->find("loss");
             const auto* time = m->find("time");
-            if (loss == nullptr || !loss->as_double() || time == nullptr || !time->as_double()) continue;
-            if (begun == 0) begun = *time->as_double();
-            by_tokens.points.emplace_back(static_cast<double>(count_of(*m, "tokens_total")), *loss->as_double());
-            by_time.points.emplace_back(*time->as_double() - begun, *loss->as_double());
+            if (loss == nullptr || time == nullptr || !time->as_double()) continue;
+            const auto tokens = static_cast<double>(count_of(*m, "tokens_total"));
+            if (tokens < last) before += last;
+            last = tokens;
+            if (!epoch_s_) epoch_s_ = *time->as_double();  // the fast site, which begins first, is drawn first
+            add_point(curves, json::value(before + tokens), json::value(*time->as_double() - *epoch_s_), *loss);
         }
-        std::sort(by_tokens.points.begin(), by_tokens.points.end());
-        f.loss_by_tokens.push_back(std::move(by_tokens));
-        f.loss_by_time.push_back(std::move(by_time));
+        f.loss_by_tokens.push_back(std::move(curves.by_tokens));
+        f.loss_by_time.push_back(std::move(curves.by_time));
+    }
+
+    // Where each site's time went, over all of its phases.
+    void draw_times(demo_figures& f) const {
+        f.times_head = {"site", "phases", "train", "download", "checkpoint", "upload", "in vain", "wait", "waiting"};
+        for (const auto& site : sites_) {
+            std::map<std::string, double> sums;
+            std::uint64_t phases = 0;
+            for (const auto& line : record_lines(path(site.name + "/metrics.jsonl"))) {
+                const auto m = json::parse(line);
+                const auto* kind = m ? m->find("kind") : nullptr;
+                if (kind == nullptr || kind->as_string() == nullptr || *kind->as_string() != "phase") continue;
+                ++phases;
+                for (const char* key :
+                     {"compute_s", "download_s", "checkpoint_s", "upload_s", "lost_s", "wait_s", "wall_s"})
+                    if (const auto* v = m->find(key); v != nullptr) sums[key] += v->as_double().value_or(0);
+            }
+            table_row row{{site.name, std::to_string(phases)}};
+            for (const char* key : {"compute_s", "download_s", "checkpoint_s", "upload_s", "lost_s", "wait_s"})
+                row.cells.push_back(fmt::format("{:.1f} s", sums[key]));
+            row.cells.push_back(sums["wall_s"] > 0 ? fmt::format("{:.0f} %", 100 * sums["wait_s"] / sums["wall_s"])
+                                                   : "");
+            f.times.push_back(std::move(row));
+        }
     }
 
     void draw_rounds(demo_figures& f) const {
@@ -404,6 +451,8 @@ private:
     double progress_ = 0;
     std::optional<steady::time_point> killed_;
     bool server_killed_ = false;
+    loss_curves centralised_{{"centralised", {}}, {"centralised", {}}};
+    std::optional<double> epoch_s_;  // wall clock of the first step
 };
 
 }  // namespace

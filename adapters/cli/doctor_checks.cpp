@@ -7,7 +7,6 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
-#include <torch/version.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -236,7 +235,7 @@ health_report check_environment(const run_config& c, const variable_lookup& envi
 
 health_report check_machine() {
     const auto facts = training::this_machine();
-    health_report out{pass("machine", "libtorch", TORCH_VERSION)};
+    health_report out{pass("machine", "libtorch", facts.torch_version)};
     const auto chosen = training::worker_environment(facts, [](std::string_view) { return false; });
     std::string cure;
     for (const auto& [name, value] : chosen)

@@ -85,6 +85,8 @@ const std::vector<key_spec>& schema() {
         {"round", "keepalive_s", &c::keepalive_s, 0.1, 3600, "s", "a site in a phase calls at least this often"},
         {"round", "round_limit_s", &c::round_limit_s, 1, 604800, "s",
          "after the first pledge the round closes whatever happens"},
+        {"round", "failed_retry_s", &c::failed_retry_s, 0.1, 86400, "s",
+         "after a phase that failed, until the site is offered the next one"},
         {"round", "budget", &c::budget, 0, 0, "",
          "slow sites shorten their phases to the others'; off for step-matched experiments"},
         {"round", "keep_generations", &c::keep_generations, 1, 990, "generations",

@@ -53,6 +53,7 @@ struct run_config {
     double live_window_s = 120;
     double keepalive_s = 20;
     double round_limit_s = 7200;
+    double failed_retry_s = 60;
     bool budget = true;
     std::int64_t max_epochs = 1;
     std::int64_t keep_generations = 2;

@@ -86,6 +86,7 @@ void take_config(const run_config& c, ledger::run_settings& s) {
     s.round.live_window_ms = milliseconds(c.live_window_s);
     s.round.keepalive_ms = milliseconds(c.keepalive_s);
     s.round.round_limit_ms = milliseconds(c.round_limit_s);
+    s.round.failed_retry_ms = milliseconds(c.failed_retry_s);
     s.round.budget = c.budget;
     s.round.inner_steps = static_cast<std::uint64_t>(c.inner_steps);
     s.round.eval_every = static_cast<std::uint32_t>(c.eval_every);

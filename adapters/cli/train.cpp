@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // `darl train`: a site's trainer, or the matched centralised baseline.
 #include <atomic>
+#include <chrono>
 #include <cmath>
 #include <csignal>
 #include <cstdint>
@@ -341,10 +342,11 @@ struct baseline {
     training::phase_summary trained;
     training::evaluation before;
     training::evaluation after;
+    json::array curve;  // [tokens, seconds, loss] every log_every steps
 };
 
 // Hands out the whole epoch in the order of the block space.
-training::phase_hooks whole_epoch(std::uint64_t blocks, std::uint64_t log_every) {
+training::phase_hooks whole_epoch(std::uint64_t blocks, std::uint64_t log_every, json::array& curve) {
     training::phase_hooks hooks;
     const std::uint64_t per_group = std::max<std::uint64_t>(1, blocks / 16);
     hooks.group = [=, next = std::uint64_t{0}, counter = std::uint64_t{0}]() mutable -> training::next_group {
@@ -354,8 +356,14 @@ training::phase_hooks whole_epoch(std::uint64_t blocks, std::uint64_t log_every)
         next = end;
         return group;
     };
-    hooks.stepped = [=](const training::step_report& s) {
-        if (s.step % log_every == 0) log_line("centralised", fmt::format("step {}, loss {:.3f}", s.step, s.loss));
+    const auto begun = std::chrono::steady_clock::now();
+    hooks.stepped = [=, &curve, tokens = std::uint64_t{0}](const training::step_report& s) mutable {
+        tokens += s.tokens;
+        if (s.step % log_every == 0) {
+            log_line("centralised", fmt::format("step {}, loss {:.3f}", s.step, s.loss));
+            const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begun).count();
+            curve.push_back(json::array{json::value(tokens), json::value(seconds), json::value(s.loss)});
+        }
         return stop_asked.load() ? training::after_step::drop : training::after_step::go_on;
     };
     return hooks;
@@ -378,8 +386,8 @@ result<baseline> baseline_of(const run_config& c, const site_parts& parts, train
         return {};
     };
     if (auto scored = score(out.before); !scored) return scored.error();
-    auto trained = trainer->train_phase(*map, *parts.windows,
-                                        whole_epoch((*map)->num_blocks(), static_cast<std::uint64_t>(c.log_every)));
+    auto trained = trainer->train_phase(
+        *map, *parts.windows, whole_epoch((*map)->num_blocks(), static_cast<std::uint64_t>(c.log_every), out.curve));
     if (!trained) return trained.error();
     if (trained->ending != training::phase_ending::finished)
         return fail(errc::cancelled, "the baseline was stopped: " + trained->problem);
@@ -426,7 +434,8 @@ void print_baseline(const session& s, const baseline& b, std::uint64_t batch) {
          {"train_loss", b.trained.tokens > 0 ? b.trained.loss_sum / static_cast<double>(b.trained.tokens) : 0.0},
          {"untrained_perplexity", optional_number(b.before.perplexity())},
          {"perplexity", optional_number(b.after.perplexity())},
-         {"loss", optional_number(b.after.loss())}});
+         {"loss", optional_number(b.after.loss())},
+         {"curve", b.curve}});
     if (s.json) return print_line(json::dump(out));
     print_line(fmt::format("{} steps of {} windows, {} tokens", b.trained.steps, batch, b.trained.tokens));
     if (b.after.perplexity())

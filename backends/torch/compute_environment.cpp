@@ -67,6 +67,7 @@ environment worker_environment(const compute_facts& facts, bool (*is_set)(std::s
 
 compute_facts this_machine(unsigned workers, unsigned threads) {
     compute_facts facts;
+    facts.torch_version = TORCH_VERSION;
     facts.blas_core = openblas_core();
 #if defined(__x86_64__)
     facts.avx2 = __builtin_cpu_supports("avx2") != 0;

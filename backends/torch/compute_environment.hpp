@@ -10,6 +10,7 @@ namespace darlcore::training {
 
 /// What the settings below depend on.
 struct compute_facts {
+    std::string torch_version;
     std::string blas_core;  ///< OpenBLAS's name of the kernels it chose; empty when another BLAS is loaded
     bool avx2 = false, avx512 = false;
     unsigned cores = 1;

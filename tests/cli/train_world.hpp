@@ -37,6 +37,7 @@ public:
         config.keepalive_s = 1;
         config.min_ttl_s = 4;
         config.default_ttl_s = 15;
+        config.failed_retry_s = 0.2;
         config.keep_generations = 990;
         config.eval_every = 0;
         make_corpus("train", windows, 1);
