@@ -46,6 +46,13 @@ void report(session& s, const darlcore::error& failure) {
     s.exit_code = exit_code_of(failure);
 }
 
+void report_input(session& s, const darlcore::error& failure) {
+    using darlcore::errc;
+    report(s, failure);
+    for (const errc damaged : {errc::corrupt, errc::truncated, errc::short_read, errc::too_large})
+        if (failure.code == damaged) s.exit_code = exit_usage;
+}
+
 void take_settings(CLI::App* command, session& s) {
     command->allow_extras();
     command->fallthrough(false);

@@ -27,6 +27,9 @@ int exit_code_of(const darlcore::error& failure);
 /// One line on stderr: "darl: <context>" (the code's word when there is no context); sets the exit code.
 void report(session& s, const darlcore::error& failure);
 
+/// As report, for a failure of reading what the user gave: damaged and cut files are bad input like any other, exit 2.
+void report_input(session& s, const darlcore::error& failure);
+
 /// For commands that take settings of the run file as `--section.key value`: what the command does not know stays in
 /// `command->remaining()` (see config_overrides) instead of being an error of the program's own options.
 void take_settings(CLI::App* command, session& s);

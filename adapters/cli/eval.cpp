@@ -8,6 +8,7 @@
 #include "adapters/cli/cli_support.hpp"
 #include "adapters/formats/json.hpp"
 #include "adapters/formats/token_corpus.hpp"
+#include "adapters/formats/tokenizer.hpp"
 #include "backends/torch/compute_environment.hpp"
 #include "backends/torch/language_model.hpp"
 #include "darlcore/hex.hpp"
@@ -41,13 +42,19 @@ result<double> loss_over(models::language_model& model, const formats::token_cor
 
 void run_eval(const eval_options& o, session& s) {
     const auto corpus = formats::token_corpus::open(o.data);
-    if (!corpus) return report(s, corpus.error());
+    if (!corpus) return report_input(s, corpus.error());
     training::restart_with_worker_environment();
     auto model = models::language_model::open(o.model);
-    if (!model) return report(s, model.error());
+    if (!model) return report_input(s, model.error());
+    const auto rows = static_cast<std::uint64_t>(model->config().vocab_size);
+    if (corpus->manifest().vocab_size > formats::padded_vocab_size(rows))
+        return report(
+            s, fail(errc::invalid_argument,
+                    fmt::format("{}: has a vocabulary of {}, {} of {}; tokenize the text with the model's tokenizer",
+                                o.data, corpus->manifest().vocab_size, o.model, rows)));
     const std::uint64_t windows = o.windows == 0 ? corpus->num_windows() : std::min(o.windows, corpus->num_windows());
     const auto total = loss_over(*model, *corpus, windows, o.batch);
-    if (!total) return report(s, total.error());
+    if (!total) return report_input(s, total.error());
     const std::uint64_t tokens = windows * (corpus->window() - 1);
     const double loss = *total / static_cast<double>(tokens);
     const bool scored = tokens > 0 && std::isfinite(loss);

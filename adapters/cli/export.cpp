@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // `darl export`: weights as a folder that other tools read.
 #include <filesystem>
+#include <optional>
 
 #include <fmt/format.h>
 
@@ -8,6 +9,9 @@
 #include "adapters/formats/json.hpp"
 #include "adapters/formats/posix_file.hpp"
 #include "backends/torch/weights_io.hpp"
+#ifdef DARL_WITH_CURL
+#include "adapters/cli/fetch_generation.hpp"
+#endif
 
 namespace darl {
 namespace {
@@ -16,10 +20,27 @@ using namespace darlcore;
 
 struct export_options {
     std::string flavour, state_folder, config, tokenizer, out;
+    std::string server, token_file, proxy = "none";
+    bool insecure = false;
     std::int64_t seed = 0, vocab_size = 0, generation = -1;
 };
 
-result<models::model_config> config_of(const export_options& o) {
+// Weights to export: a generation of a server, in a file of the server's or in one that was fetched.
+struct weights_source {
+    std::int64_t generation = 0;
+    std::string path;
+    bool fetched = false;  // ours to remove
+
+    weights_source() = default;
+    weights_source(const weights_source&) = delete;
+    weights_source& operator=(const weights_source&) = delete;
+    ~weights_source() {
+        std::error_code ignored;
+        if (fetched) std::filesystem::remove(path, ignored);
+    }
+};
+
+result<models::model_config> given_config(const export_options& o) {
     if (o.config.empty()) return models::flavour(o.flavour, o.vocab_size);
     auto text = formats::read_text_file(o.config, std::uint64_t{1} << 24U);
     if (!text) return text.error();
@@ -39,41 +60,78 @@ result<std::pair<std::int64_t, std::string>> generation_file(const export_option
     return std::pair(generation, fmt::format("{}/gen-{:012}/global.safetensors", model, generation));
 }
 
-result<models::written_file> export_generation(const std::string& path, const models::model_config& config,
-                                               const std::string& out) {
+result<void> find_weights(const export_options& o, weights_source& source) {
+#ifdef DARL_WITH_CURL
+    if (!o.server.empty()) {
+        std::error_code ec;
+        const auto out = std::filesystem::absolute(o.out, ec).lexically_normal();
+        source.path = formats::staging_name((out.has_filename() ? out : out.parent_path()).string()) + ".safetensors";
+        source.fetched = true;
+        const auto generation =
+            fetch_generation({o.server, o.token_file, o.proxy, o.insecure, o.generation, source.path});
+        if (!generation) return generation.error();
+        source.generation = *generation;
+        return {};
+    }
+#endif
+    auto file = generation_file(o);
+    if (!file) return file.error();
+    source.generation = file->first;
+    source.path = std::move(file->second);
+    return {};
+}
+
+result<models::written_file> export_weights(const std::string& path, const export_options& o,
+                                            std::optional<models::model_config>& config) {
     auto file = formats::safetensors_reader::open(path);
     if (!file) return file.error();
-    const auto specs = models::parameter_specs(config);
+    if (!config) {
+        const auto found = models::config_of_weights(*file);
+        if (!found) return found.error();
+        config = *found;
+    }
+    const auto specs = models::parameter_specs(*config);
     std::size_t elements = 0;
     for (const auto& spec : specs) elements += static_cast<std::size_t>(spec.elements());
     std::vector<float> flat(elements);
     if (auto read = models::read_weights(*file, specs, flat); !read) return read.error();
-    return models::write_model_folder(out, config, [&](std::uint64_t first, std::span<float> part) {
+    return models::write_model_folder(o.out, *config, [&](std::uint64_t first, std::span<float> part) {
         std::copy_n(flat.begin() + static_cast<std::ptrdiff_t>(first), part.size(), part.begin());
     });
 }
 
+// A folder that cannot be written is told before anything is fetched.
+result<void> check_paths(const export_options& o) {
+    std::error_code ec;
+    if (std::filesystem::exists(o.out, ec) && !std::filesystem::is_empty(o.out, ec))
+        return fail(errc::already_exists, o.out + ": exists and is not empty; choose another --out or remove it");
+    if (!o.tokenizer.empty() && !std::filesystem::is_regular_file(o.tokenizer, ec))
+        return fail(errc::not_found, o.tokenizer + ": is no file; give --tokenizer a tokenizer.json");
+    return {};
+}
+
 void run_export(const export_options& o, session& s) {
-    const auto config = config_of(o);
-    if (!config) return report(s, config.error());
-    std::int64_t generation = 0;
-    result<models::written_file> written = models::written_file{};
-    if (o.state_folder.empty()) {
-        written = models::export_initial(o.out, *config, o.seed);
-    } else {
-        const auto file = generation_file(o);
-        if (!file) return report(s, file.error());
-        generation = file->first;
-        written = export_generation(file->second, *config, o.out);
+    std::optional<models::model_config> config;
+    if (!o.flavour.empty() || !o.config.empty()) {
+        const auto given = given_config(o);
+        if (!given) return report_input(s, given.error());
+        config = *given;
     }
-    if (!written) return report(s, written.error());
+    if (const auto ok = check_paths(o); !ok) return report(s, ok.error());
+    weights_source source;
+    const bool initial = o.state_folder.empty() && o.server.empty();
+    if (!initial)
+        if (const auto ok = find_weights(o, source); !ok) return report(s, ok.error());
+    const auto written =
+        initial ? models::export_initial(o.out, *config, o.seed) : export_weights(source.path, o, config);
+    if (!written) return report_input(s, written.error());
     std::error_code ec;
     if (!o.tokenizer.empty() && !std::filesystem::copy_file(o.tokenizer, o.out + "/tokenizer.json", ec)) {
         return report(s, fail(errc::io_error, fmt::format("{}: cannot be copied: {}", o.tokenizer, ec.message())));
     }
     const auto count = models::parameter_count(*config);
     if (!s.json) return print_line(fmt::format("{}: {} parameters, {} bytes", o.out, count, written->bytes));
-    print_line(json::dump(json::make_object({{"generation", generation},
+    print_line(json::dump(json::make_object({{"generation", source.generation},
                                              {"parameters", count},
                                              {"sha256", written->sha256},
                                              {"bytes", written->bytes},
@@ -93,12 +151,31 @@ void add_export(CLI::App& app, session& s) {
     auto* seed = command->add_option("--seed", o->seed, "initial weights of this run seed");
     command->add_option("--state-dir", o->state_folder, "a generation of this server state, instead of initial weights")
         ->excludes(seed);
+    auto* state = command->get_option("--state-dir");
     command->add_option("--generation", o->generation, "which one (default: the current)");
+#ifdef DARL_WITH_CURL
+    auto* server = command
+                       ->add_option("--server", o->server,
+                                    "the current generation of this darl serve (URL), as sites get it: bf16")
+                       ->excludes(seed)
+                       ->excludes(state);
+    command
+        ->add_option("--token-file", o->token_file,
+                     "file (mode 0600) with a token of scopes read and blob; else DARL_TOKEN")
+        ->needs(server);
+    command->add_option("--proxy", o->proxy, "none, env or a URL")->needs(server);
+    command->add_flag("--insecure", o->insecure, "allow a token over plain HTTP to another machine")->needs(server);
+#else
+    (void)state;
+#endif
     command->add_option("--tokenizer", o->tokenizer, "tokenizer.json to put beside the weights");
     command->add_option("--out", o->out, "folder to make; must not hold anything")->required();
-    command->footer("Example: darl export --flavour debug-1m --seed 1 --out model");
+    command->footer(
+        "The geometry of a generation is found from its tensors when it is a built-in one.\n"
+        "Example: darl export --flavour debug-1m --seed 1 --out model\n"
+        "         darl export --server http://127.0.0.1:8760 --out model");
     command->callback([o, &s, flavour, config] {
-        if (flavour->empty() && config->empty()) {
+        if (flavour->empty() && config->empty() && o->state_folder.empty() && o->server.empty()) {
             return report(
                 s, fail(errc::invalid_argument, "export: give the model's geometry with --flavour or --config-json"));
         }

@@ -23,10 +23,10 @@ json::value rows_of(const std::vector<float>& flat, std::size_t vocab) {
 
 void run_logits(const std::string& folder, const std::string& ids_file, session& s) {
     const auto sequences = read_id_lists(ids_file);
-    if (!sequences) return report(s, sequences.error());
+    if (!sequences) return report_input(s, sequences.error());
     training::restart_with_worker_environment();
     auto model = models::language_model::open(folder);
-    if (!model) return report(s, model.error());
+    if (!model) return report_input(s, model.error());
     json::array all;
     for (const auto& ids : *sequences) {
         const auto flat = model->logits(ids);

@@ -53,11 +53,11 @@ result<std::vector<std::int64_t>> prompt_ids(const formats::tokenizer& words, co
 void run_sample(const sample_options& o, session& s) {
     training::restart_with_worker_environment();
     auto model = models::language_model::open(o.model);
-    if (!model) return report(s, model.error());
+    if (!model) return report_input(s, model.error());
     const auto words = tokenizer_of(o.model, o.tokenizer, model->config().vocab_size);
-    if (!words) return report(s, words.error());
+    if (!words) return report_input(s, words.error());
     auto prompt = prompt_ids(**words, o.prompt);
-    if (!prompt) return report(s, prompt.error());
+    if (!prompt) return report_input(s, prompt.error());
     if (prompt->empty())
         return report(
             s, fail(errc::invalid_argument, "sample: the prompt gives no ids and the tokenizer has no start id"));

@@ -35,6 +35,7 @@ struct tokenize_options {
     std::string shard_bytes = "1073741824";
     std::string invalid_utf8 = "error";
     std::string source;
+    tokenizer_settings ends;
 };
 
 std::atomic<bool> stop_requested{false};
@@ -138,8 +139,8 @@ void print_summary(const session& s, const tokenize_summary& summary, const std:
 void run_tokenize(session& s, const tokenize_options& options) {
     const auto settings = read_settings(options);
     if (!settings) return report(s, settings.error());
-    const auto tokenizer = open_tokenizer(options.tokenizer);
-    if (!tokenizer) return report(s, tokenizer.error());
+    const auto tokenizer = open_tokenizer(options.tokenizer, options.ends);
+    if (!tokenizer) return report_input(s, tokenizer.error());
     listen_for_stop();
     const auto summary = [&] {
         progress_line line(s);
@@ -150,7 +151,7 @@ void run_tokenize(session& s, const tokenize_options& options) {
         if (options.format == "megatron") return convert_megatron(**tokenizer, *settings, proceed);
         return tokenize_files(**tokenizer, *settings, proceed);
     }();
-    if (!summary) return report(s, summary.error());
+    if (!summary) return report_input(s, summary.error());
     print_summary(s, *summary, options.out);
 }
 
@@ -160,7 +161,10 @@ void add_tokenize(CLI::App& app, session& s) {
     auto* command = app.add_subcommand("tokenize", "text into token shards and their manifest");
     const auto o = std::make_shared<tokenize_options>();
     command->add_option("--input", o->inputs, "text or jsonl files, in the order of the corpus")->required();
-    command->add_option("--tokenizer", o->tokenizer, "`bytes`, or a tokenizer file")->required();
+    command
+        ->add_option("--tokenizer", o->tokenizer,
+                     "`bytes`, a tokenizer.json (byte-level BPE) or a SentencePiece .model")
+        ->required();
     command->add_option("--out", o->out, "folder to make; must not exist or be empty")->required();
     command->add_option("--seq-len", o->seq_len, "predicted ids per window; a window holds one more")->required();
     command
@@ -172,6 +176,10 @@ void add_tokenize(CLI::App& app, session& s) {
         ->capture_default_str();
     command->add_option("--shard-bytes", o->shard_bytes, "largest shard file")->capture_default_str();
     command->add_option("--invalid-utf8", o->invalid_utf8, "error, or replace by U+FFFD")->capture_default_str();
+    command->add_option("--bos", o->ends.bos,
+                        "special token before every document, or `none` (default: as the file says)");
+    command->add_option("--eos", o->ends.eos,
+                        "special token after every document, or `none` (default: as the file says)");
     command->add_option("--source", o->source, "note on where the text came from, kept in the manifest");
     command->footer(
         "Keep held-out text in files of its own and tokenise it into a folder of its own.\n"

@@ -2,6 +2,9 @@
 #include "adapters/formats/tokenizer.hpp"
 
 #include "adapters/formats/posix_file.hpp"
+#include "adapters/formats/sentencepiece.hpp"
+#include "adapters/formats/tokenizer_json.hpp"
+#include "adapters/formats/tokenizer_spec.hpp"
 
 namespace darlcore::formats {
 
@@ -41,11 +44,20 @@ public:
 
 std::unique_ptr<tokenizer> make_bytes_tokenizer() { return std::make_unique<bytes_tokenizer>(); }
 
-result<std::unique_ptr<tokenizer>> open_tokenizer(const std::string& name_or_path) {
-    if (name_or_path == "bytes") return make_bytes_tokenizer();
-    const auto file = posix_file::open_for_reading(name_or_path);
-    if (!file) return fail(file.error().code, file.error().context + " (a tokenizer is `bytes` or a file)");
-    return fail(errc::unsupported, name_or_path + ": this kind of tokenizer file is not read");
+result<std::unique_ptr<tokenizer>> open_tokenizer(const std::string& name_or_path, const tokenizer_settings& settings) {
+    if (name_or_path == "bytes") {
+        if (!settings.bos.empty() || !settings.eos.empty())
+            return fail(errc::invalid_argument, "--bos and --eos: the tokenizer `bytes` has its own; leave them out");
+        return make_bytes_tokenizer();
+    }
+    auto text = read_text_file(name_or_path, tokenizer_json_bytes_max);
+    if (!text) return fail(text.error().code, text.error().context + " (a tokenizer is `bytes` or a file)");
+    const std::size_t first = text->find_first_not_of(" \t\r\n");
+    if (first != std::string::npos && (*text)[first] == '{') return parse_tokenizer_json(*text, name_or_path, settings);
+    // A SentencePiece model begins with its first piece: field 1 of the message, whose tag is a line feed.
+    if (!text->empty() && text->front() == '\n') return open_sentencepiece(*std::move(text), name_or_path, settings);
+    return fail(errc::unsupported,
+                name_or_path + ": is neither a tokenizer.json nor a SentencePiece .model; convert it to one of these");
 }
 
 }  // namespace darlcore::formats

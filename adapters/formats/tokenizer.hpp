@@ -34,19 +34,28 @@ public:
     /// False when any bytes are text (`bytes`); true when `encode` needs valid UTF-8.
     [[nodiscard]] virtual bool needs_utf8() const = 0;
 
-    /// Appends the ids of a text, without BOS and EOS. Special tokens that a text merely spells are text.
+    /// Appends the ids of a text, without BOS and EOS around it. Whether a special token that a text spells becomes
+    /// that token is up to the kind: tokenizer.json says yes, as its library does; `bytes` and SentencePiece say no.
     /// Errors: errc::parse_error (invalid UTF-8 where it is needed; the context names the byte offset).
     [[nodiscard]] virtual result<void> encode(std::string_view text, std::vector<std::uint32_t>& ids) const = 0;
 
-    /// The bytes that ids stand for; BOS, EOS and padding ids stand for nothing.
+    /// The bytes that ids stand for; padding ids stand for nothing, BOS and EOS for nothing unless a file gives them
+    /// text (tokenizer.json).
     /// Errors: errc::invalid_argument (an id beyond vocab_size()).
     [[nodiscard]] virtual result<std::string> decode(std::span<const std::uint32_t> ids) const = 0;
 };
 
-/// The tokenizer of a name (`bytes`) or file.
-/// Errors: errc::not_found, errc::unsupported (a kind of file that is not read), errc::parse_error; the context names
-/// the file.
-result<std::unique_ptr<tokenizer>> open_tokenizer(const std::string& name_or_path);
+/// What a tokenizer's file leaves open.
+struct tokenizer_settings {
+    std::string bos;  ///< special token before every document; empty: as the file says; `none`: none
+    std::string eos;  ///< and after it
+};
+
+/// The tokenizer of a name (`bytes`) or file: Hugging Face tokenizer.json (byte-level BPE) or SentencePiece .model.
+/// Errors: errc::not_found, errc::unsupported (a kind of file or a setting that is not implemented), errc::parse_error,
+/// errc::invalid_argument (settings); the context names the file.
+result<std::unique_ptr<tokenizer>> open_tokenizer(const std::string& name_or_path,
+                                                  const tokenizer_settings& settings = {});
 
 /// The built-in tokenizer: ids 0 ... 255 are bytes, 256 is BOS, 257 is EOS; vocabulary padded to 512. Needs no files.
 std::unique_ptr<tokenizer> make_bytes_tokenizer();

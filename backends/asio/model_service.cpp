@@ -272,6 +272,11 @@ void model_service::add_status(json::value& status) const {
     status.set("disk", json::make_object({{"free", free ? wire::count(*free) : json::value(nullptr)},
                                           {"reserve", wire::count(service_.options().reserve_bytes)},
                                           {"needed_next", wire::count(data_bytes_ * 5 / 2)}}));
+    const auto& durable = core_.machine().rounds().durable();
+    if (durable.has_model)
+        status.set("wire", json::make_object({{"generation", wire::count(durable.current.count)},
+                                              {"sha256", durable.files.wire.sha256},
+                                              {"bytes", wire::count(durable.files.wire.bytes)}}));
     status.set("wan_bytes", json::make_object({{"up", wire::count(bytes_up_)}, {"down", wire::count(bytes_down_)}}));
 }
 

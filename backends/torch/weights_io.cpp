@@ -43,11 +43,15 @@ result<void> read_tensor(const safetensors_reader& file, const formats::safetens
     return {};
 }
 
+constexpr const char* missing =
+    " is missing, config.json asks for it; export the weights again or take the config.json that belongs to them";
+
 result<void> check_entry(const std::string& file, const formats::safetensors_entry& entry, const parameter_spec& spec) {
     const std::vector<std::uint64_t> wanted(spec.shape.begin(), spec.shape.end());
     if (!enters_merge(entry.spec.dtype)) {
         return fail(errc::layout_mismatch, file + ": tensor '" + spec.name + "' is " +
-                                               std::string(word(entry.spec.dtype)) + "; f32, bf16 or f16 is needed");
+                                               std::string(word(entry.spec.dtype)) +
+                                               "; f32, bf16 or f16 is needed: convert the weights");
     }
     if (entry.spec.shape == wanted) return {};
     const auto text = [](const std::vector<std::uint64_t>& shape) {
@@ -56,7 +60,8 @@ result<void> check_entry(const std::string& file, const formats::safetensors_ent
         return s + "]";
     };
     return fail(errc::layout_mismatch, file + ": tensor '" + spec.name + "' has shape " + text(entry.spec.shape) +
-                                           ", the model needs " + text(wanted));
+                                           ", config.json asks for " + text(wanted) +
+                                           "; take the config.json that belongs to the weights");
 }
 
 result<void> stream_values(formats::safetensors_writer& writer, formats::sha256_stream& digest, dtype type,
@@ -167,7 +172,7 @@ result<written_file> fill_folder(const fs::path& folder, const model_config& con
 
 result<void> all_found(const std::string& what, const specs& all, const std::set<std::size_t>& found) {
     for (std::size_t i = 0; i < all.size(); ++i) {
-        if (!found.contains(i)) return fail(errc::layout_mismatch, what + ": tensor '" + all[i].name + "' is missing");
+        if (!found.contains(i)) return fail(errc::layout_mismatch, what + ": tensor '" + all[i].name + "'" + missing);
     }
     return {};
 }
@@ -223,7 +228,7 @@ result<std::vector<std::size_t>> read_weights(const safetensors_reader& file, co
             if (auto ok = read_tensor(file, *entry, flat.subspan(first, n)); !ok) return ok.error();
             found.push_back(i);
         } else if (!partial) {
-            return fail(errc::layout_mismatch, file.path() + ": tensor '" + all[i].name + "' is missing");
+            return fail(errc::layout_mismatch, file.path() + ": tensor '" + all[i].name + "'" + missing);
         }
         first += n;
     }
@@ -233,7 +238,9 @@ result<std::vector<std::size_t>> read_weights(const safetensors_reader& file, co
     for (const formats::safetensors_entry& entry : file.header().entries) {
         if (!names.contains(entry.spec.name)) {
             return fail(errc::layout_mismatch,
-                        file.path() + ": tensor '" + entry.spec.name + "' is not part of this model");
+                        file.path() + ": tensor '" + entry.spec.name +
+                            "' is not part of the model of config.json; take the config.json that "
+                            "belongs to the weights");
         }
     }
     return found;
@@ -294,6 +301,27 @@ result<void> read_folder_weights(const std::string& folder, const specs& all, st
         found.insert(part->begin(), part->end());
     }
     return all_found(folder, all, found);
+}
+
+result<model_config> config_of_weights(const safetensors_reader& file) {
+    const auto& header = file.header();
+    const auto* rows = header.find("model.embed_tokens.weight");
+    const bool table = rows != nullptr && rows->spec.shape.size() == 2;
+    const auto holds = [&](const parameter_spec& p) {
+        const auto* entry = header.find(p.name);
+        return entry != nullptr && std::ranges::equal(entry->spec.shape, p.shape,
+                                                      [](auto a, auto b) { return static_cast<std::int64_t>(a) == b; });
+    };
+    for (const std::string& name : flavour_names()) {
+        if (!table) break;
+        const auto config = flavour(name, static_cast<std::int64_t>(rows->spec.shape[0]));
+        if (!config) continue;
+        const auto all = parameter_specs(*config);
+        if (all.size() == header.entries.size() && std::all_of(all.begin(), all.end(), holds)) return *config;
+    }
+    return fail(errc::not_found, file.path() +
+                                     ": its tensors are those of no built-in flavour; give the geometry with "
+                                     "--config-json");
 }
 
 result<written_file> export_initial(const std::string& folder, const model_config& config, std::int64_t seed) {

@@ -50,6 +50,10 @@ result<model_config> read_folder_config(const std::string& folder);
 result<void> read_folder_weights(const std::string& folder, const std::vector<parameter_spec>& specs,
                                  std::span<float> flat);
 
+/// The built-in flavour that a weights file holds, with the file's own vocabulary.
+/// Errors: errc::not_found (the tensors are those of no flavour), naming the file and what to give instead.
+result<model_config> config_of_weights(const formats::safetensors_reader& file);
+
 /// Writes the initial weights of `config` for a seed as a model folder, without holding the model in memory.
 result<written_file> export_initial(const std::string& folder, const model_config& config, std::int64_t seed);
 

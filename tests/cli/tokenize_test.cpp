@@ -68,4 +68,47 @@ TEST(darl_tokenize, has_a_text_form) {
     EXPECT_EQ(seen.out.rfind("2 windows of 5 ids from 1 documents in 1 shard(s); 3 ids", 0), 0U) << seen.out;
 }
 
+// Ids of "Hi" with the tokens around documents, from the tests' vectors and the models' own cases.
+TEST(darl_tokenize, reads_tokenizer_files_and_names_the_tokens_around_documents) {
+    const temp_folder temp;
+    std::string lines;
+    for (int i = 0; i < 4; ++i) lines += "{\"text\":\"Hi\"}\n";
+    write_text(temp.file("a.jsonl"), lines);
+    const std::string folder = DARLCORE_TEST_DATA "/tokenizers/";
+    struct row {
+        const char* file;
+        std::vector<std::string> more;
+        std::vector<std::uint16_t> document;
+        std::uint64_t vocab_size;
+    };
+    for (const auto& [file, more, document, vocab_size] : std::vector<row>{
+             {"gpt2.tokenizer.json", {}, {39, 72, 600}, 768},
+             {"llama3.tokenizer.json", {}, {800, 39, 72, 801}, 1024},
+             {"llama3.tokenizer.json", {"--bos", "none", "--eos", "<|begin_of_text|>"}, {39, 72, 800}, 1024},
+             {"spm_bpe.model", {"--bos", "none"}, {}, 512}}) {
+        const std::string out = temp.file("c");
+        std::filesystem::remove_all(out);
+        std::vector<std::string> call = {"tokenize",    "--json",
+                                         "--input",     temp.file("a.jsonl"),
+                                         "--tokenizer", folder + file,
+                                         "--out",       out,
+                                         "--seq-len",   std::to_string(document.empty() ? 3 : document.size() * 2 - 1)};
+        call.insert(call.end(), more.begin(), more.end());
+        const auto seen = run_darl(call);
+#ifndef DARL_HAS_SPM
+        if (document.empty()) continue;
+#endif
+        ASSERT_EQ(seen.status, 0) << file << ": " << seen.err;
+        const auto manifest = json::parse(file_text(out + "/manifest.json")).value();
+        EXPECT_EQ(manifest.at("vocab_size").as_u64(), vocab_size);
+        EXPECT_EQ(*manifest.at("tokenizer").at("name").as_string(), file);
+        EXPECT_EQ(manifest.at("tokenizer").at("sha256").as_string()->size(), 64U);
+        if (document.empty()) continue;
+        std::string expected;
+        for (int i = 0; i < 4; ++i)
+            expected.append(reinterpret_cast<const char*>(document.data()), document.size() * sizeof(std::uint16_t));
+        EXPECT_EQ(file_text(out + "/tokens-00000.bin"), expected) << file;
+    }
+}
+
 }  // namespace
