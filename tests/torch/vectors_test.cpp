@@ -126,8 +126,12 @@ TEST_P(vectors, five_fused_adamw_steps_agree_with_the_independent_implementation
                                      m.data() + offset, v.data() + offset, n, f);
         }
     }
-    for (const auto& [name, pair] : *adamw.at("weights_after_abs_sum_and_first").as_object())
-        expect_sum_and_first(model.weights->at(name).detach(), pair, 1e-4, name);
+    for (const auto& [name, pair] : *adamw.at("weights_after_abs_sum_and_first").as_object()) {
+        // A softmax does not see the biases of the keys: their gradients are rounding noise in f32 (up to the eps of
+        // AdamW, which then moves them by parts of the rate) and zero in the f64 of the expectation.
+        const double tolerance = name.ends_with("c_attn.bias") ? 5e-4 : 1e-4;
+        expect_sum_and_first(model.weights->at(name).detach(), pair, tolerance, name);
+    }
 }
 
 INSTANTIATE_TEST_SUITE_P(
