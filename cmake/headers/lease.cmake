@@ -6,8 +6,11 @@ set(DARLCORE_HEADERS_LEASE
   ${PROJECT_SOURCE_DIR}/include/darlcore/lease/events.hpp
   ${PROJECT_SOURCE_DIR}/include/darlcore/lease/fingerprint.hpp
   ${PROJECT_SOURCE_DIR}/include/darlcore/lease/indexed_heap.hpp
+  ${PROJECT_SOURCE_DIR}/include/darlcore/lease/meter.hpp
   ${PROJECT_SOURCE_DIR}/include/darlcore/lease/mutants.hpp
+  ${PROJECT_SOURCE_DIR}/include/darlcore/lease/paged_vector.hpp
   ${PROJECT_SOURCE_DIR}/include/darlcore/lease/requests.hpp
+  ${PROJECT_SOURCE_DIR}/include/darlcore/lease/seq_table.hpp
   ${PROJECT_SOURCE_DIR}/include/darlcore/lease/settings.hpp
   ${PROJECT_SOURCE_DIR}/include/darlcore/lease/state.hpp
   ${PROJECT_SOURCE_DIR}/include/darlcore/lease/suspects.hpp

@@ -10,7 +10,7 @@ using namespace darlcore::testing;
 TEST(property_budget, scales_the_number_of_cases) {
     EXPECT_EQ(scaled_runs(1000, budget_from_text("small")), 100);
     EXPECT_EQ(scaled_runs(5, property_budget::small), 1);
-    EXPECT_EQ(scaled_runs(1000, budget_from_text("nightly")), 10000);
+    EXPECT_EQ(scaled_runs(1000, budget_from_text("nightly")), 100000);
     EXPECT_EQ(scaled_runs(1000, budget_from_text("full")), 1000);
 }
 

@@ -12,6 +12,8 @@
 #include "darlcore/lease/block_map.hpp"
 #include "darlcore/lease/cow.hpp"
 #include "darlcore/lease/indexed_heap.hpp"
+#include "darlcore/lease/paged_vector.hpp"
+#include "darlcore/lease/seq_table.hpp"
 #include "darlcore/lease/suspects.hpp"
 #include "darlcore/lease/ttl.hpp"
 
@@ -199,6 +201,67 @@ TEST(lease_seq_table, finds_what_was_inserted_and_nothing_else) {
         const std::uint64_t probe = 1 + random(400);
         ASSERT_EQ(table.find(probe), plain.count(probe) != 0 ? plain[probe] : seq_table::none);
     }
+}
+
+// More sequences than one bucket holds, so that buckets split and the directory doubles; odd gaps, so that neighbours
+// that share a bucket meet others there.
+TEST(lease_seq_table, keeps_every_sequence_while_it_grows_shrinks_and_is_forgotten) {
+    seq_table table;
+    std::map<std::uint64_t, std::uint32_t> plain;
+    splitmix random{5};
+    for (int epoch = 0; epoch < 3; ++epoch) {
+        std::uint64_t seq = 1 + random(1000);
+        for (std::uint32_t i = 0; i < 20000; ++i) {
+            seq += 1 + (random(4) == 0 ? random(50) : 0);
+            table.insert(seq, i);
+            plain[seq] = i;
+            if (i % 3 == 0) {
+                const auto gone = plain.lower_bound(random(seq));
+                table.erase(gone->first);
+                plain.erase(gone);
+            }
+        }
+        const seq_table copy = table;
+        for (std::uint64_t s = 1; s <= seq; ++s) {
+            const auto it = plain.find(s);
+            ASSERT_EQ(table.find(s), it == plain.end() ? seq_table::none : it->second) << s;
+        }
+        ASSERT_EQ(table.size(), plain.size());
+        table.clear();
+        ASSERT_EQ(table.size(), 0U);
+        ASSERT_EQ(table.find(plain.begin()->first), seq_table::none);
+        ASSERT_EQ(copy.find(plain.begin()->first), plain.begin()->second) << "a copy is a value of its own";
+        plain.clear();
+    }
+}
+
+TEST(lease_paged_vector, agrees_with_a_plain_vector_and_never_moves_an_element) {
+    paged_vector<int, 4> list;
+    std::vector<int> plain;
+    splitmix random{9};
+    const int* first = nullptr;
+    for (int i = 0; i < 5000; ++i) {
+        if (random(3) != 0 || plain.empty()) {
+            list.push_back(i);
+            plain.push_back(i);
+        } else {
+            list.pop_back();
+            plain.pop_back();
+        }
+        if (first == nullptr) first = &list[0];
+        ASSERT_EQ(list.size(), plain.size());
+        if (plain.empty()) continue;
+        ASSERT_EQ(list.back(), plain.back());
+    }
+    EXPECT_EQ(&list[0], first);
+    paged_vector<int, 4> copy = list;
+    list[0] = -1;
+    list.resize(list.size() + 9, 7);
+    EXPECT_EQ(list.back(), 7);
+    ASSERT_EQ(copy.size(), plain.size());
+    for (std::size_t i = 0; i < plain.size(); ++i) ASSERT_EQ(copy[i], plain[i]);
+    list.clear();
+    EXPECT_TRUE(list.empty());
 }
 
 TEST(lease_ttl, follows_phase_and_round_trip_and_ignores_nonsense) {

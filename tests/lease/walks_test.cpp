@@ -247,7 +247,7 @@ void loop_of_giving_back(lease::table& t, ledger_time now) {
 
 /// After any history, with every other site asleep, hanging or looping, one healthy site ends the epoch.
 TEST(lease_liveness, one_healthy_site_ends_the_epoch_after_any_history) {
-    const int runs = property_runs(400);
+    const int runs = property_runs(1000);
     splitmix random{123};
     int worst = 0;
     for (int run = 0; run < runs; ++run) {

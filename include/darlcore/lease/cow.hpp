@@ -43,6 +43,10 @@ public:
         return node_->value;
     }
     T& write() { return write(T{}); }
+    /// The value where no copy shares it, else null.
+    [[nodiscard]] T* exclusive() const noexcept {
+        return node_ != nullptr && __atomic_load_n(&node_->refs, __ATOMIC_ACQUIRE) == 1 ? &node_->value : nullptr;
+    }
     void reset() noexcept {
         drop();
         node_ = nullptr;
@@ -104,10 +108,9 @@ public:
         return d == nullptr ? nullptr : d->pages[index % pages_per_directory].get();
     }
     page& write_page(std::size_t index) {
-        auto& slot = root_[index / pages_per_directory];
-        directory& d = slot.is_null() ? slot.write(directory{}) : slot.write(*slot.get());
-        auto& cell = d.pages[index % pages_per_directory];
-        return cell.is_null() ? cell.write(filled()) : cell.write(*cell.get());
+        if (directory* const d = root_[index / pages_per_directory].exclusive())
+            if (page* const p = d->pages[index % pages_per_directory].exclusive()) return *p;
+        return make_exclusive(index);
     }
 
     /// Makes every element `fill` again. Pages go to `old`, whose owner frees them when there is time.
@@ -132,6 +135,12 @@ public:
 private:
     static constexpr std::size_t per_directory = PageSize * pages_per_directory;
 
+    [[gnu::noinline]] page& make_exclusive(std::size_t index) {
+        auto& slot = root_[index / pages_per_directory];
+        directory& d = slot.is_null() ? slot.write(directory{}) : slot.write(*slot.get());
+        auto& cell = d.pages[index % pages_per_directory];
+        return cell.is_null() ? cell.write(filled()) : cell.write(*cell.get());
+    }
     page filled() const {
         page p;
         p.fill(fill_);

@@ -13,8 +13,11 @@
 #include "darlcore/lease/book.hpp"
 #include "darlcore/lease/events.hpp"
 #include "darlcore/lease/indexed_heap.hpp"
+#include "darlcore/lease/meter.hpp"
 #include "darlcore/lease/mutants.hpp"
+#include "darlcore/lease/paged_vector.hpp"
 #include "darlcore/lease/requests.hpp"
+#include "darlcore/lease/seq_table.hpp"
 #include "darlcore/lease/settings.hpp"
 #include "darlcore/lease/state.hpp"
 #include "darlcore/lease/ttl.hpp"
@@ -172,9 +175,12 @@ private:
             return tail != o.tail ? tail > o.tail : seq < o.seq;
         }
     };
+    using meter = meter_of<Mutation>;
+    using steal_heap = indexed_heap<steal_key, meter>;
+    // Not noexcept, so that the library keeps each hash in its node instead of computing it again on the way.
     struct name_hash {
         using is_transparent = void;
-        std::size_t operator()(std::string_view s) const noexcept { return std::hash<std::string_view>{}(s); }
+        std::size_t operator()(std::string_view s) const { return std::hash<std::string_view>{}(s); }
     };
     struct found {                  // a lease that a request names
         std::uint32_t slot = nil;   // open
@@ -276,6 +282,7 @@ private:
     void set_answer(std::uint32_t site, const contribution_id& id, contribution_status status, errc reason);
     void count_fruitless(std::uint32_t site, lease_seq grant);
     void note_seen(std::uint32_t site, ledger_time at);
+    void set_last_answer(std::uint32_t site, acquire_reason reason);
     void remember_request(std::uint32_t site, std::string_view id, lease_seq first, std::size_t count);
 
     // busy rate
@@ -318,18 +325,20 @@ private:
     [[nodiscard]] bool is_unknown(site_number n) const { return n.count >= b_.num_sites; }
 
     [[nodiscard]] bool is_complete() const;
+    [[nodiscard]] lease_record lease_in(std::uint32_t slot) const;
 
     book b_;
-    std::vector<live_lease> live_;
-    std::vector<std::uint32_t> free_slots_;
+    paged_vector<live_lease> live_;
+    paged_vector<std::uint32_t> free_slots_;
     std::vector<live_site> site_live_;
+    std::uint32_t draining_sites_ = 0;  // those whose last acquire gave nothing
     std::unordered_map<std::string, std::uint32_t, name_hash, std::equal_to<>> names_;
-    seq_table open_index_;
-    seq_table closed_index_;
-    indexed_heap<due_key> due_;  // keys may be early: renewals move them when they come up
-    indexed_heap<steal_key> steal_measured_;
-    indexed_heap<steal_key> steal_unmeasured_;
-    std::vector<std::uint32_t> dirty_leases_;
+    basic_seq_table<meter> open_index_;
+    basic_seq_table<meter> closed_index_;
+    indexed_heap<due_key, meter> due_;  // keys may be early: renewals move them when they come up
+    steal_heap steal_measured_;
+    steal_heap steal_unmeasured_;
+    paged_vector<std::uint32_t> dirty_leases_;
     std::vector<std::uint32_t> dirty_sites_;
     bit_pages::words::graveyard old_pages_;
     [[no_unique_address]] Mutation mutation_;

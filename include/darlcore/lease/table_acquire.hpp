@@ -53,7 +53,8 @@ outcome<acquire_reply> basic_table<M>::apply(const acquire& in, ledger_time now)
     events::granted e = make_grant(in, site, now, spans, std::move(steals));
     reply.leases = e.leases;
     happen(out, std::move(e), now);
-    return answer(std::move(out), std::move(reply));
+    out.answer = std::move(reply);
+    return out;
 }
 
 /// True where the epoch ended and the next one began; false where this was the last.
@@ -126,6 +127,7 @@ std::uint64_t basic_table<M>::live_sites(ledger_time now, std::uint64_t& rate_su
     std::uint64_t live = 0;
     const std::uint64_t mean = mean_rate_micro();
     for (std::uint32_t n = 0; n < b_.num_sites; ++n) {
+        meter::touch();
         if (!is_live(site_number{n}, now)) continue;
         ++live;
         const std::uint64_t rate = b_.sites[n].rate_micro;
@@ -181,8 +183,10 @@ std::vector<span> basic_table<M>::take(std::uint32_t site, grant_size size) cons
 template <class M>
 void basic_table<M>::take_from(std::uint64_t from, std::uint64_t to, grant_size& size, std::optional<bool>& suspect,
                                std::vector<span>& spans) const {
+    if (from == to || size.blocks == 0 || spans.size() == size.spans) return;
     std::uint64_t p = b_.blocks.next_free(from);
-    while (p < to && size.blocks > 0 && spans.size() < size.spans) {
+    while (p < to) {
+        meter::touch();
         std::uint64_t border = to;  // where the history of the blocks changes
         const suspect_run* const run = b_.losses.empty() ? nullptr : b_.losses.at_or_after(position{p});
         const bool lost_before = run != nullptr && run->span.start.count <= p;
@@ -197,6 +201,7 @@ void basic_table<M>::take_from(std::uint64_t from, std::uint64_t to, grant_size&
         const std::uint64_t end = b_.blocks.free_run_end(p, std::min(border, p + most));
         spans.push_back(make_span(p, end));
         size.blocks = lost_before && run->last_chance ? 0 : size.blocks - (end - p);
+        if (size.blocks == 0 || spans.size() == size.spans) return;
         p = b_.blocks.next_free(end);
     }
 }
@@ -209,13 +214,13 @@ template <class M>
 std::vector<events::stolen_tail> basic_table<M>::steal(std::uint32_t site, grant_size size) const {
     struct candidate {
         steal_key key;
-        const indexed_heap<steal_key>* heap;
+        const steal_heap* heap;
         std::size_t index;
     };
     std::vector<candidate> front;
     const auto later = [](const candidate& a, const candidate& b) { return b.key.before(a.key); };
     const double mean = static_cast<double>(mean_rate_micro());
-    const auto offer = [&](const indexed_heap<steal_key>& heap, std::size_t index) {
+    const auto offer = [&](const steal_heap& heap, std::size_t index) {
         if (index >= heap.size()) return;
         steal_key key = heap.at(index).key;
         if (&heap == &steal_unmeasured_) key.order = key.order * 1e6 / mean;
@@ -227,6 +232,7 @@ std::vector<events::stolen_tail> basic_table<M>::steal(std::uint32_t site, grant
     std::vector<events::stolen_tail> pieces;
     std::optional<bool> suspect;
     while (!front.empty() && size.blocks > 0 && pieces.size() < size.spans) {
+        meter::touch();
         std::pop_heap(front.begin(), front.end(), later);
         const candidate c = front.back();
         front.pop_back();
@@ -286,7 +292,7 @@ events::granted basic_table<M>::make_grant(const acquire& in, std::uint32_t site
 /// A site that keeps giving back waits while another one is told to drain.
 template <class M>
 bool basic_table<M>::must_stand_back(std::uint32_t site, ledger_time now) const {
-    if (b_.sites[site].fruitless < 3) return false;
+    if (b_.sites[site].fruitless < 3 || draining_sites_ == 0) return false;
     for (std::uint32_t n = 0; n < b_.num_sites; ++n)
         if (n != site && b_.sites[n].fruitless < 3 && site_live_[n].last_answer != acquire_reason::none &&
             is_live(site_number{n}, now))
@@ -300,7 +306,7 @@ acquire_reply basic_table<M>::nothing_left(std::uint32_t site, ledger_time now) 
     acquire_reply reply =
         drain_reply(site, now, only_pledges ? acquire_reason::pledges_outstanding : acquire_reason::pool_empty);
     live_site& live = site_live_[site];
-    live.last_answer = reply.reason;
+    set_last_answer(site, reply.reason);
     if (reply.outstanding_mine == 0) {
         live.draining_since = never_seen;
     } else if (live.draining_since == never_seen) {

@@ -59,7 +59,8 @@ outcome<commit_reply> basic_table<M>::apply(const commit& in, ledger_time now) {
            events::committed{site_number{site}, lease.seq, lease.done_end, through, false,
                              now + hold_limit_ms(b_.settings, site_live_[site].macro_step_ms)},
            now);
-    return answer(std::move(out), make_commit_reply(through, closes, false));
+    out.answer = make_commit_reply(through, closes, false);
+    return out;
 }
 
 /// A repeated closing commit, or late work: the longest prefix of which nothing was given to anybody meanwhile.

@@ -44,7 +44,7 @@ void basic_table<M>::install(const events::superseded& e, ledger_time at) {
     ++s.incarnations;
     s.sample_open = false;
     site_live_[n].draining_since = never_seen;
-    site_live_[n].last_answer = acquire_reason::none;
+    set_last_answer(n, acquire_reason::none);
     note_seen(n, at);
 }
 
@@ -78,7 +78,7 @@ void basic_table<M>::install(const events::granted& e, ledger_time at) {
     ++s.counters.grants;
     s.cursor = e.cursor;
     site_live_[n].draining_since = never_seen;
-    site_live_[n].last_answer = acquire_reason::none;
+    set_last_answer(n, acquire_reason::none);
     if (!e.request_id.empty()) remember_request(n, e.request_id, e.leases.front().seq, e.leases.size());
     reserved_changed(n, reserved_before, at);
 }
@@ -302,7 +302,7 @@ void basic_table<M>::install(const events::epoch_advanced& e, ledger_time at) {
         if (!planted(mutant::cursor_kept_over_epochs)) s.cursor = {};
         reserved_changed(n, before, at);
         site_live_[n].draining_since = never_seen;
-        site_live_[n].last_answer = acquire_reason::none;
+        set_last_answer(n, acquire_reason::none);
     }
 }
 
@@ -362,7 +362,7 @@ void basic_table<M>::install(const events::term_started& e, ledger_time) {
         live.macro_step_ms = s.macro_step_ms;
         live.rtt_ms = s.rtt_ms;
         live.draining_since = never_seen;
-        live.last_answer = acquire_reason::none;
+        set_last_answer(n, acquire_reason::none);
         live.dirty = false;
     }
     dirty_leases_.clear();

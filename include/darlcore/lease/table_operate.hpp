@@ -121,8 +121,8 @@ outcome<reserve_reply> basic_table<M>::apply(const reserve& in, ledger_time now)
     const found f = find_named(in.lease, site);
     if (f.refused || f.slot == nil) return refuse(std::move(out), f.refused.value_or(errc::lease_gone));
     touch(site, nullptr, now);
-    const reserve_reply reply = reserve_now(f.slot, in.through, now, out);
-    return answer(std::move(out), reply);
+    out.answer = reserve_now(f.slot, in.through, now, out);
+    return out;
 }
 
 template <class M>
@@ -187,7 +187,8 @@ outcome<heartbeat_reply> basic_table<M>::apply(const heartbeat& in, ledger_time 
     reply.leases.reserve(in.leases.size());
     for (const beat& b : in.leases) reply.leases.push_back(renew(b, site, reply.ttl_ms, now, out));
     reply.epoch_complete = is_complete();
-    return answer(std::move(out), std::move(reply));
+    out.answer = std::move(reply);
+    return out;
 }
 
 // --- release ----------------------------------------------------------------------------------------------------
@@ -263,7 +264,10 @@ outcome<tick_reply> basic_table<M>::apply(const tick&, ledger_time now) {
     outcome<tick_reply> out;
     expire_due(out, now);
     events::tick e;
-    for (const std::uint32_t slot : dirty_leases_) {
+    e.leases.reserve(std::min<std::size_t>(dirty_leases_.size(), b_.open_leases));
+    e.sites.reserve(dirty_sites_.size());
+    for (std::size_t i = 0; i < dirty_leases_.size(); ++i) {
+        const std::uint32_t slot = dirty_leases_[i];
         if (!live_[slot].dirty) continue;  // closed since
         e.leases.push_back({b_.leases[slot].seq, live_[slot].deadline, live_[slot].ttl_ms});
         live_[slot].dirty = false;

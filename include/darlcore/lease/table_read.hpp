@@ -74,7 +74,12 @@ site_view basic_table<M>::site(site_number n, ledger_time now) const {
 template <class M>
 std::optional<lease_record> basic_table<M>::find_lease(lease_seq seq) const {
     const std::uint32_t slot = open_index_.find(seq.count);
-    if (slot == nil) return std::nullopt;
+    return slot == nil ? std::nullopt : std::optional(lease_in(slot));
+}
+
+/// The lease of a slot, with what heartbeats told since the last tick.
+template <class M>
+lease_record basic_table<M>::lease_in(std::uint32_t slot) const {
     lease_record record = b_.leases[slot];
     record.deadline = live_[slot].deadline;
     record.ttl_ms = live_[slot].ttl_ms;
@@ -92,7 +97,7 @@ std::vector<lease_record> basic_table<M>::leases_of(site_number n) const {
     DARLCORE_ASSERT_CMP(n.count, <, b_.num_sites);
     std::vector<lease_record> leases;
     for (std::uint32_t slot = site_live_[n.count].first_lease; slot != nil; slot = live_[slot].next)
-        leases.push_back(*find_lease(b_.leases[slot].seq));
+        leases.push_back(lease_in(slot));
     std::sort(leases.begin(), leases.end(), [](const auto& a, const auto& b) { return a.seq < b.seq; });
     return leases;
 }
@@ -101,7 +106,7 @@ template <class M>
 std::vector<lease_record> basic_table<M>::all_leases() const {
     std::vector<lease_record> leases;
     for (std::uint32_t slot = 0; slot < b_.num_slots; ++slot)
-        if (b_.leases[slot].seq.count != 0) leases.push_back(*find_lease(b_.leases[slot].seq));
+        if (b_.leases[slot].seq.count != 0) leases.push_back(lease_in(slot));
     std::sort(leases.begin(), leases.end(), [](const auto& a, const auto& b) { return a.seq < b.seq; });
     return leases;
 }
@@ -186,7 +191,7 @@ std::size_t basic_table<M>::bytes() const {
     };
     std::size_t sum = b_.blocks.bytes() + pages(b_.leases) + pages(b_.closed) + pages(b_.sites) + pages(b_.requests) +
                       pages(b_.identities) + pages(b_.pledges) + pages(b_.answers);
-    sum += live_.capacity() * sizeof(live_lease) + site_live_.capacity() * sizeof(live_site);
+    sum += live_.bytes() + site_live_.capacity() * sizeof(live_site);
     sum += due_.bytes() + steal_measured_.bytes() + steal_unmeasured_.bytes() + open_index_.bytes() +
            closed_index_.bytes();
     return sum;

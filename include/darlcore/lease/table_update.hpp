@@ -15,6 +15,14 @@ void basic_table<M>::note_seen(std::uint32_t site, ledger_time at) {
     site_live_[site].last_seen = std::max(site_live_[site].last_seen, at);
 }
 
+template <class M>
+void basic_table<M>::set_last_answer(std::uint32_t site, acquire_reason reason) {
+    acquire_reason& last = site_live_[site].last_answer;
+    if (last != acquire_reason::none) --draining_sites_;
+    if (reason != acquire_reason::none) ++draining_sites_;
+    last = reason;
+}
+
 // --- leases -----------------------------------------------------------------------------------------------------
 
 template <class M>
@@ -23,7 +31,7 @@ void basic_table<M>::open_lease(const lease_record& record) {
     if (free_slots_.empty()) {
         ++b_.num_slots;
         b_.leases.grow(b_.num_slots);
-        live_.emplace_back();
+        live_.push_back({});
     } else {
         slot = free_slots_.back();
         free_slots_.pop_back();
@@ -289,8 +297,10 @@ void basic_table<M>::refresh_steal(std::uint32_t slot) {
 
 template <class M>
 void basic_table<M>::rebuild_indexes() {
-    live_.assign(b_.num_slots, {});
+    live_.clear();
+    live_.resize(b_.num_slots);
     site_live_.assign(b_.num_sites, {});
+    draining_sites_ = 0;
     for (std::uint32_t n = 0; n < b_.num_sites; ++n) {
         const site_book& s = b_.sites[n];
         live_site& live = site_live_[n];

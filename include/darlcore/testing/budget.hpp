@@ -18,13 +18,13 @@ constexpr property_budget budget_from_text(std::string_view text) {
     return property_budget::full;
 }
 
-/// Number of cases under a budget: a tenth (at least one) when small, ten times when nightly.
+/// Number of cases under a budget: a tenth (at least one) when small, a hundred times when nightly.
 constexpr int scaled_runs(int default_count, property_budget budget) {
     switch (budget) {
         case property_budget::small:
             return default_count >= 10 ? default_count / 10 : 1;
         case property_budget::nightly:
-            return default_count * 10;
+            return default_count * 100;
         case property_budget::full:
             break;
     }
