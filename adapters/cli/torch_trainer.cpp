@@ -370,7 +370,7 @@ result<site::event::evaluated> torch_trainer::evaluate() {
         const std::lock_guard lock(books_mutex_);
         seconds_.evaluate_s += seconds_since(begun);
     }
-    metric("eval", training::evaluation_metrics(*score, ""));
+    metric("eval", training::evaluation_metrics(*score, options_.held_out_digest));
     return site::event::evaluated{score->loss_sum, score->tokens, score->windows};
 }
 

@@ -43,6 +43,7 @@ public:
         std::string incarnation;
         std::string work_dir;
         std::uint64_t eval_windows = 512;
+        std::string held_out_digest;
         std::uint64_t log_every = 10;
         double throttle = 0;  // slower by this factor; 0 = off
         std::function<void(std::string_view)> log;

@@ -158,19 +158,13 @@ result<site::session_settings> session_of(const run_config& c, const train_optio
     return s;
 }
 
-result<std::unique_ptr<training::window_source>> held_out_of(const run_config& c, const models::model_config& model) {
-    if (c.held_out.empty()) return std::unique_ptr<training::window_source>();
-    auto corpus = open_corpus(c.held_out, "data.held_out");
-    if (!corpus) return corpus.error();
-    return training::token_source(*corpus, model.vocab_size);
-}
-
 // What every rank of a site opens.
 struct site_parts {
     std::shared_ptr<const formats::token_corpus> corpus;
     training::trainer_settings settings;
     std::unique_ptr<training::window_source> windows;
     std::unique_ptr<training::window_source> held_out;
+    std::string held_out_digest;  // of its text; rides in every evaluation
 };
 
 result<site_parts> parts_of(const run_config& c) {
@@ -184,9 +178,15 @@ result<site_parts> parts_of(const run_config& c) {
     auto windows = training::token_source(out.corpus, out.settings.model.vocab_size);
     if (!windows) return windows.error();
     out.windows = *std::move(windows);
-    auto held_out = held_out_of(c, out.settings.model);
+    if (c.held_out.empty()) return out;
+    auto held_out = open_corpus(c.held_out, "data.held_out");
     if (!held_out) return held_out.error();
-    out.held_out = *std::move(held_out);
+    const auto content = (*held_out)->content();
+    if (!content) return content.error();
+    out.held_out_digest = hex(*content);
+    auto source = training::token_source(*held_out, out.settings.model.vocab_size);
+    if (!source) return source.error();
+    out.held_out = *std::move(source);
     return out;
 }
 
@@ -290,6 +290,7 @@ torch_trainer::options trainer_options(const session& s, const run_config& c, co
     to.incarnation = to_text(me);
     to.work_dir = c.work_dir;
     to.eval_windows = static_cast<std::uint64_t>(c.eval_windows);
+    to.held_out_digest = parts.held_out_digest;
     to.log_every = static_cast<std::uint64_t>(c.log_every);
     to.throttle = c.throttle;
     to.log = [&o](std::string_view text) { log_line(o.site, text); };

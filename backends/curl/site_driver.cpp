@@ -195,6 +195,11 @@ private:
             if (!order) continue;
             const auto wire = encode(order->what, order->request_id);
             const auto reply = json_call(*calls_, wire.path, wire.body);
+            {
+                // a stop that comes now must not cancel the call after this one, which may be the farewell
+                const std::lock_guard lock(clients_mutex_);
+                polling_.store(false);
+            }
             if (calls_->cancelled() && !call_box_.closed()) renew_calls();
             if (!reply) {
                 events_.put(site::event::refused{failure_of(reply.error())});

@@ -63,11 +63,16 @@ TEST(demo_report, escapes_what_it_shows_and_needs_nothing_from_outside) {
     f.blocks = {{0, "a\"b"}, {1, "c"}};
     f.loss_by_tokens = {{"site <x>", {{0, 3}, {1, 2}, {2, std::nan("")}}}, {"empty", {}}};
     f.findings = {"a & b"};
+    f.times_head = {"site", "wait"};
+    f.times = {{{"c", "<1 s"}}};
     const std::string page = darl::demo_report_html(f);
     EXPECT_EQ(page.find("<script"), std::string::npos);
     EXPECT_EQ(page.find("http"), std::string::npos);
     EXPECT_NE(page.find("a &amp; b"), std::string::npos);
     EXPECT_NE(page.find("site &lt;x&gt;"), std::string::npos);
+    EXPECT_NE(page.find("<td>&lt;1 s</td>"), std::string::npos);
+    for (const char* outside : {"src=", "href=", "url(", "@import", "<link"})
+        EXPECT_EQ(page.find(outside), std::string::npos) << outside;
     EXPECT_EQ(page.find("nan"), std::string::npos);
     EXPECT_EQ(page.find(">empty<"), std::string::npos);
 }
