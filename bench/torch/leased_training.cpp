@@ -14,6 +14,7 @@
 #include "backends/torch/optimiser.hpp"
 #include "backends/torch/task.hpp"
 #include "backends/torch/trainer.hpp"
+#include "darlcore/block_space.hpp"
 
 namespace {
 
