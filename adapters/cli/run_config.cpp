@@ -12,6 +12,7 @@
 #include <toml++/toml.h>
 
 #include "adapters/cli/did_you_mean.hpp"
+#include "darlcore/sizing.hpp"
 
 namespace darl {
 namespace {
@@ -248,6 +249,13 @@ result<run_config> parse_run_config(std::string_view text, const std::string& na
     }
     for (const auto& [key, value] : overrides)
         if (auto set = set_override(values, key, value); !set) return set.error();
+    // Each factor is in range; their product may still be more than any counter holds.
+    const darlcore::batch_shape shape{static_cast<std::uint64_t>(values.batch), 1,
+                                      static_cast<std::uint64_t>(values.accumulate)};
+    const auto windows = darlcore::windows_per_phase(static_cast<std::uint64_t>(values.inner_steps), shape);
+    if (!windows)
+        return fail(windows.error().code, fmt::format("{}: train.inner_steps, train.batch, train.accumulate: {}", name,
+                                                      windows.error().context));
     return values;
 }
 

@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include <fmt/format.h>
@@ -13,6 +15,7 @@
 #include "adapters/cli/numbers.hpp"
 #include "adapters/formats/json.hpp"
 #include "darlcore/block_space.hpp"
+#include "darlcore/sizing.hpp"
 
 namespace darl {
 namespace {
@@ -29,13 +32,44 @@ struct space_options {
     std::string shown = "16";
     std::string scheme = "mt-shuffle-1";
     bool no_shuffle = false;
+    std::string inner_steps;  // empty: no phase is sized
+    std::string batch = "1";
+    std::string ranks = "1";
+    std::string accumulate = "1";
+};
+
+/// The phase that H steps of a batch shape need. Units: blocks, windows.
+struct phase_size {
+    std::uint64_t blocks = 0;
+    std::uint64_t global_batch = 0;
+    std::uint64_t steps = 0;  // of a phase of whole blocks
 };
 
 struct space_request {
     darlcore::space_parameters parameters;
     darlcore::epoch_index epoch;
     std::uint64_t shown = 0;
+    std::optional<phase_size> phase;
 };
+
+result<phase_size> read_phase(const space_options& o, std::uint64_t block_size) {
+    const auto steps = whole_number<std::uint64_t>("--inner-steps", o.inner_steps);
+    if (!steps) return steps.error();
+    darlcore::batch_shape shape;
+    for (const auto& [name, text, value] :
+         {std::tuple{"--batch", &o.batch, &shape.batch}, std::tuple{"--ranks", &o.ranks, &shape.ranks},
+          std::tuple{"--accumulate", &o.accumulate, &shape.accumulate}}) {
+        const auto number = whole_number<std::uint64_t>(name, *text);
+        if (!number) return number.error();
+        *value = *number;
+    }
+    const auto blocks = darlcore::blocks_nearest(*steps, shape, block_size);
+    if (!blocks) return blocks.error();
+    const std::uint64_t per_step = darlcore::global_batch(shape).value();
+    const auto windows = darlcore::detail::checked_product(*blocks, block_size, "blocks x block_size");
+    if (!windows) return windows.error();
+    return phase_size{*blocks, per_step, *windows / per_step + (*windows % per_step != 0 ? 1 : 0)};
+}
 
 result<space_request> read_request(const space_options& o) {
     space_request request;
@@ -55,6 +89,10 @@ result<space_request> read_request(const space_options& o) {
     request.parameters = {*samples, *block_size, *seed, !o.no_shuffle, *scheme};
     request.epoch = darlcore::epoch_index{*epoch};
     request.shown = *shown;
+    if (o.inner_steps.empty()) return request;
+    const auto phase = read_phase(o, *block_size);
+    if (!phase) return phase.error();
+    request.phase = *phase;
     return request;
 }
 
@@ -88,13 +126,26 @@ void run_space(session& s, const space_options& options) {
     const std::uint64_t shown = std::min(request->shown, blocks);
     const auto first = blocks_between(**map, 0, shown);
     const auto last = blocks_between(**map, blocks - shown, blocks);
-    if (!s.json) return print_line(as_text(**map, first, last));
-    print_line(darlcore::json::dump(darlcore::json::make_object({{"num_blocks", blocks},
-                                                                 {"digest", darlcore::to_hex((*map)->digest())},
-                                                                 {"scheme", word(request->parameters.scheme)},
-                                                                 {"epoch", request->epoch.count},
-                                                                 {"first", as_json(first)},
-                                                                 {"last", as_json(last)}})));
+    const auto& phase = request->phase;
+    if (!s.json) {
+        print_line(as_text(**map, first, last));
+        if (phase)
+            print_line(fmt::format("phase  {} blocks ({} steps of {} windows)", phase->blocks, phase->steps,
+                                   phase->global_batch));
+        return;
+    }
+    auto out = darlcore::json::make_object({{"num_blocks", blocks},
+                                            {"digest", darlcore::to_hex((*map)->digest())},
+                                            {"scheme", word(request->parameters.scheme)},
+                                            {"epoch", request->epoch.count},
+                                            {"first", as_json(first)},
+                                            {"last", as_json(last)}});
+    if (phase) {
+        out.set("phase_blocks", phase->blocks);
+        out.set("phase_steps", phase->steps);
+        out.set("global_batch", phase->global_batch);
+    }
+    print_line(darlcore::json::dump(out));
 }
 
 }  // namespace
@@ -110,6 +161,10 @@ void add_space(CLI::App& app, session& s) {
     command->add_option("--scheme", options->scheme, "mt-shuffle-1, or feistel-1 for more than 2^31 blocks")
         ->capture_default_str();
     command->add_flag("--no-shuffle", options->no_shuffle, "blocks in their own order (for debugging)");
+    command->add_option("--inner-steps", options->inner_steps, "also size a phase of this many steps (H)");
+    command->add_option("--batch", options->batch, "windows per rank and micro-batch (B)")->capture_default_str();
+    command->add_option("--ranks", options->ranks, "ranks (W)")->capture_default_str();
+    command->add_option("--accumulate", options->accumulate, "micro-batches per step (A)")->capture_default_str();
     command->footer("Example: darl space --num-samples 2756597 --block-size 1024 --seed 42");
     command->callback([&s, options] { run_space(s, *options); });
 }

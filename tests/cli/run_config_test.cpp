@@ -52,6 +52,8 @@ TEST(run_file, each_wrong_value_names_file_line_key_and_what_is_legal) {
           bad{"[outer]\nsolo = \"full|outer\"\n", errc::invalid_argument, "one of"},
           bad{"[round]\nbudget = 1\n", errc::invalid_argument, "true or false"},
           bad{"[model]\nflavour = 3\n", errc::invalid_argument, "text in quotes"},
+          bad{"[train]\ninner_steps = 1000000000\nbatch = 1000000\naccumulate = 1000000\n", errc::overflow,
+              "train.inner_steps"},
           bad{"seed = 3\n", errc::unknown_key, "seed"}, bad{"[trian]\nbatch = 1\n", errc::unknown_key, "train.batch"},
           bad{"[train\n", errc::parse_error, "r.toml:"}}) {
         const auto read = parse_run_config(b.text, "r.toml");

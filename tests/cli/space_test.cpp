@@ -86,6 +86,18 @@ TEST(darl_space, bad_parameters_are_named_and_exit_with_2) {
              {{"--num-samples", "18446744073709551615", "--block-size", "1", "--scheme", "feistel-1"}, "2^62"},
              {{"--block-size", "1"}, "--num-samples"},
              {{"--num-samples", "1"}, "--block-size"},
+             {{"--num-samples", "1", "--block-size", "1", "--inner-steps", "0"}, "inner_steps"},
+             {{"--num-samples", "1", "--block-size", "1", "--inner-steps", "1", "--ranks", "0"}, "ranks"},
+             {{"--num-samples", "1", "--block-size", "1", "--inner-steps", "1", "--batch", "four"}, "--batch"},
+             // 2^33 x 2^31 x 1 x 1: a 64-bit product wraps to 0, a 32-bit one already at batch x ranks
+             {{"--num-samples", "1", "--block-size", "1", "--inner-steps", "8589934592", "--batch", "2147483648"},
+              "inner_steps x global batch"},
+             {{"--num-samples", "1", "--block-size", "1", "--inner-steps", "1", "--batch", "4294967296", "--ranks",
+               "4294967296"},
+              "batch x ranks"},
+             {{"--num-samples", "1", "--block-size", "1", "--inner-steps", "1", "--batch", "4294967296", "--ranks", "2",
+               "--accumulate", "4294967296"},
+              "accumulate"},
              {{"--num-samples", "1", "--block-size", "1", "--sed", "1"}, "--sed"}}) {
         auto call = arguments;
         call.insert(call.begin(), "space");
@@ -94,6 +106,14 @@ TEST(darl_space, bad_parameters_are_named_and_exit_with_2) {
         EXPECT_EQ(seen.out, "") << named;
         EXPECT_NE(seen.err.find(named), std::string::npos) << named << ": " << seen.err;
     }
+}
+
+TEST(darl_space, sizes_a_phase) {
+    const auto seen = run_darl({"space", "--num-samples", "1001", "--block-size", "10", "--inner-steps", "7", "--batch",
+                                "4", "--ranks", "2", "--accumulate", "2", "--first", "1"});
+    EXPECT_EQ(seen.status, 0) << seen.err;
+    EXPECT_NE(seen.out.find("\nphase  11 blocks (7 steps of 16 windows)\n"), std::string::npos)
+        << "112 windows are 11.2 blocks; 110 windows are 6.9 steps: " << seen.out;
 }
 
 TEST(darl_space, accepts_negative_seeds) {

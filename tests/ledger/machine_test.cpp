@@ -58,7 +58,13 @@ TEST_F(a_ledger, refuses_another_geometry_and_names_what_differs) {
     EXPECT_NE(w.handle(r).refused().context.find("block_size"), std::string::npos);
     r = registration(w, "a");
     r.digest[0] = r.digest[0] == '0' ? '1' : '0';
-    EXPECT_EQ(w.handle(r).refused().code, errc::digest_mismatch);
+    const auto refused = w.handle(r).refused();
+    EXPECT_EQ(refused.code, errc::digest_mismatch);
+    for (const std::string& part : {w.m.space_digest().substr(0, 8), r.digest.substr(0, 8), std::string("num_samples"),
+                                    std::string("block_size"), std::string("seed")})
+        EXPECT_NE(refused.context.find(part), std::string::npos) << part << ": " << refused.context;
+    r.digest = "<script>";
+    EXPECT_EQ(w.handle(r).refused().context.find("script"), std::string::npos) << "what is no digest is not repeated";
     r.digest.clear();
     EXPECT_TRUE(w.handle(r).ok()) << "a missing digest is accepted";
 }

@@ -4,6 +4,7 @@
 #include <string>
 #include <utility>
 
+#include "darlcore/hex.hpp"
 #include "darlcore/ledger/access.hpp"
 #include "darlcore/ledger/machine_class.hpp"
 
@@ -11,6 +12,11 @@ namespace darlcore::ledger {
 namespace detail {
 
 inline std::string prefix(const std::string& digest) { return digest.empty() ? "none" : digest.substr(0, 8); }
+
+/// Start of a digest that a client sent; what is none is not repeated.
+inline std::string sent_prefix(const std::string& digest) {
+    return from_hex<16>(digest) ? digest.substr(0, 8) : "something else than 32 hex digits";
+}
 
 inline std::optional<refusal> check_space(const machine& m, const register_request& in) {
     const auto& space = m.settings().space;
@@ -24,9 +30,9 @@ inline std::optional<refusal> check_space(const machine& m, const register_reque
     if (in.block_size && *in.block_size != space.block_size)
         return differs("block_size", space.block_size, *in.block_size);
     if (!in.digest.empty() && in.digest != m.space_digest())
-        return access::refuse(errc::digest_mismatch,
-                              "the block space of the run is " + prefix(m.space_digest()) +
-                                  ", another one was sent: compare num_samples, block_size and seed");
+        return access::refuse(errc::digest_mismatch, "the block space of the run is " + prefix(m.space_digest()) +
+                                                         ", this site has " + sent_prefix(in.digest) +
+                                                         ": compare num_samples, block_size and seed");
     return std::nullopt;
 }
 
