@@ -5,13 +5,11 @@
 #include <string>
 #include <vector>
 
+#include "adapters/formats/page.hpp"
+
 namespace darl {
 
-/// One line of a chart: points (x, y) in the order of x.
-struct chart_line {
-    std::string name;
-    std::vector<std::pair<double, double>> points;
-};
+using chart_line = darlcore::page::line;
 
 /// A block of the corpus and whose contribution holds it.
 struct block_owner {
@@ -41,12 +39,5 @@ struct demo_figures {
 
 /// One HTML file without external resources: inline SVG, readable without script, every text escaped.
 std::string demo_report_html(const demo_figures& f);
-
-/// A line chart as SVG. Lines without points are left out; no line at all gives an empty text.
-std::string chart_svg(const std::string& title, const std::string& x_name, const std::string& y_name,
-                      const std::vector<chart_line>& lines);
-
-/// `text` with the characters that mean something in HTML replaced.
-std::string html_escape(std::string_view text);
 
 }  // namespace darl

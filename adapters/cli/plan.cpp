@@ -14,7 +14,10 @@
 
 #include "adapters/cli/cli_support.hpp"
 #include "adapters/cli/did_you_mean.hpp"
+#include "adapters/cli/plan/chance.hpp"
+#include "adapters/cli/plan/live.hpp"
 #include "adapters/cli/plan/output.hpp"
+#include "adapters/cli/plan_sources.hpp"
 #include "darlcore/plan/fluid.hpp"
 
 namespace darl {
@@ -40,9 +43,43 @@ struct plan_arguments {
     long long target_tokens = -1;
     bool search = false;
     bool sensitivity = false;
+    plan_server server;
+    std::string wait = "choose";
+    bool publish = false;
+    std::size_t draws = 0;
+    std::uint64_t seed = 1;
+    std::string rank;
+    double deadline_s = -1;
+    double history_now_s = 0;
+    std::vector<std::string> history;
 };
 
+// The input with the waits of the server in its rows, when one is named.
+result<json::value> planned_input(plan_arguments& a) {
+    if (a.input.empty()) return fail(errc::bad_request, "give --input FILE (JSON or TOML, - for stdin)");
+    if (a.publish && a.server.url.empty()) return fail(errc::bad_request, "--publish needs --server URL");
+    auto document = read_document(a.input);
+    if (!document || a.server.url.empty()) return document;
+    const auto estimates = ask_server(a.server, fmt::format("/estimates?strength={}", a.strength));
+    if (!estimates) return estimates.error();
+    json::value probes;
+    if (a.draws > 0) {
+        auto got = ask_server(a.server, "/probes?limit=10000");
+        if (!got) return got.error();
+        probes = std::move(*got);
+    }
+    if (!a.now_s && estimates->contains("now_s")) a.now_s = estimates->at("now_s").as_double();
+    const wait_choice choice = a.wait == "now"   ? wait_choice::now
+                               : a.wait == "p50" ? wait_choice::p50
+                               : a.wait == "p90" ? wait_choice::p90
+                                                 : wait_choice::choose;
+    return with_estimates(std::move(*document), *estimates, probes, choice);
+}
+
 result<void> deliver(session& s, const json::value& document, const plan_arguments& a) {
+    if (a.publish) {
+        if (auto ok = publish_plan(a.server, document); !ok) return ok;
+    }
     if (!a.html.empty()) {
         const auto page = plan_html(document);
         if (!page) return page.error();
@@ -63,8 +100,8 @@ result<void> deliver(session& s, const json::value& document, const plan_argumen
     return {};
 }
 
-result<void> waterfill_command(session& s, const plan_arguments& a) {
-    const auto document = read_document(a.input);
+result<void> waterfill_command(session& s, plan_arguments& a) {
+    const auto document = planned_input(a);
     if (!document) return document.error();
     const auto input = read_waterfill(*document, a.strength);
     if (!input) return input.error();
@@ -192,15 +229,15 @@ std::vector<candidate_shape> candidates_of(const campaign_input& input) {
 
 // The given plan with the alternatives that its sites allow; or, when a site has several options or it is asked for,
 // the best one.
-result<planned_campaign> choose(const campaign_input& input, const plan_arguments& a) {
+result<planned_campaign> choose(const campaign_input& input, const std::vector<site_choices>& choices,
+                                const plan_arguments& a) {
     const auto settings = settings_of(a);
     if (!settings) return settings.error();
     planning_view view;
     view.strength = a.strength;
     view.delayed_begins = a.search;
     const bool choosing = a.search || input.several_per_site;
-    auto found = a.search ? plan_from(input.calibration, candidates_of(input), input.config, view, *settings)
-                          : search_plans(input.calibration, choices_of(input), input.config, *settings);
+    auto found = search_plans(input.calibration, choices, input.config, *settings);
     if (!found) return found.error();
     if (!found->best) return fail(errc::bad_request, "no plan can be made of these options");
     auto p = planned(input, choosing ? found->best->options : input.options, input.config);
@@ -232,15 +269,57 @@ result<planned_campaign> choose(const campaign_input& input, const plan_argument
     return p;
 }
 
-result<void> campaign_command(session& s, const plan_arguments& a) {
-    const auto document = read_document(a.input);
-    if (!document) return document.error();
+// What there is to choose from: with --search also delayed begins.
+result<std::vector<site_choices>> all_choices(const campaign_input& input, const plan_arguments& a) {
+    if (!a.search) return choices_of(input);
+    planning_view view;
+    view.strength = a.strength;
+    return make_options(candidates_of(input), view, input.config.horizon_s);
+}
+
+// The plan under drawn waits; with --rank the best by it is put in front and the plain one becomes an alternative.
+result<chances> rank_by_chance(const campaign_input& input, const std::vector<site_choices>& choices,
+                               planned_campaign& p, const plan_arguments& a) {
+    chance_settings c;
+    c.draws.draws = a.draws;
+    c.draws.seed = a.seed;
+    if (a.deadline_s >= 0) c.draws.deadline_s = a.deadline_s;
+    const auto end = std::chrono::steady_clock::now() + std::chrono::duration<double>(a.budget_s);
+    c.draws.out_of_time = [end] { return std::chrono::steady_clock::now() > end; };
+    c.history_now_s = a.history_now_s;
+    const auto past = read_histories(a.history);
+    if (!past) return past.error();
+    const wait_book waits(input, *past, c);
+    auto drawn = draw_chances(input, p, choices, waits, c);
+    if (!drawn || a.rank.empty()) return drawn;
+    const std::size_t best = best_by(*drawn, a.rank);
+    if (best == 0) return drawn;
+    const auto former = score_plan(input.calibration, p.options, input.config);
+    if (!former) return former.error();
+    auto next = planned(input, p.alternatives[best - 1].plan.options, input.config);
+    if (!next) return next.error();
+    next->exact = p.exact;
+    next->gap_s = p.gap_s;
+    next->marginal_s = std::move(p.marginal_s);
+    next->sensitivity = std::move(p.sensitivity);
+    next->alternatives = std::move(p.alternatives);
+    next->alternatives[best - 1] = {*former, a.rank};
+    std::swap(drawn->rows[0].options, drawn->rows[best].options);
+    std::swap(drawn->rows[0].outcome, drawn->rows[best].outcome);
+    p = std::move(*next);
+    return drawn;
+}
+
+result<void> campaign_command(session& s, plan_arguments& a) {
+    if (a.draws == 0 && (!a.rank.empty() || !a.history.empty() || a.deadline_s >= 0)) a.draws = 200;
     json::value calibration;
     if (!a.calibration.empty()) {
         auto read = read_document(a.calibration);
         if (!read) return read.error();
         calibration = read->contains("calibration") ? read->at("calibration") : *read;
     }
+    const auto document = planned_input(a);
+    if (!document) return document.error();
     auto input = read_campaign(*document, a.calibration.empty() ? nullptr : &calibration, a.strength);
     if (!input) return input.error();
     if (auto ok = apply_arguments(*input, a); !ok) return ok.error();
@@ -250,13 +329,50 @@ result<void> campaign_command(session& s, const plan_arguments& a) {
             why += fmt::format("; {} {}: {} ({})", e.site, e.shape, word(e.code), e.fix);
         return fail(errc::bad_request, "no option is admissible" + why);
     }
-    const auto p = choose(*input, a);
+    const auto choices = all_choices(*input, a);
+    if (!choices) return choices.error();
+    auto p = choose(*input, *choices, a);
     if (!p) return p.error();
+    std::optional<chances> drawn;
+    if (a.draws > 0) {
+        auto made = rank_by_chance(*input, *choices, *p, a);
+        if (!made) return made.error();
+        drawn = std::move(*made);
+    }
     if (!p->report.traps.empty()) s.exit_code = exit_failed;
-    return deliver(s, campaign_document(*input, *p, a.now_s), a);
+    json::value made = campaign_document(*input, *p, a.now_s);
+    if (drawn) {
+        chance_settings c;
+        c.draws.draws = a.draws;
+        c.draws.seed = a.seed;
+        if (a.deadline_s >= 0) c.draws.deadline_s = a.deadline_s;
+        add_chances(made, *drawn, c);
+    }
+    return deliver(s, made, a);
 }
 
-result<void> show_command(session& s, const plan_arguments& a) {
+// What the server knows of the queues, how its predictions were met, and the plan that was published there.
+result<void> show_server(session& s, const plan_arguments& a) {
+    const auto estimates = ask_server(a.server, "/estimates");
+    if (!estimates) return estimates.error();
+    const auto plan = ask_server(a.server, "/plan");
+    if (!plan && plan.error().code != errc::not_found) return plan.error();
+    if (s.json) {
+        print_line(json::dump(json::make_object({{"estimates", *estimates}, {"plan", plan ? *plan : json::value()}})));
+        return {};
+    }
+    std::fputs(estimates_text(*estimates).c_str(), stdout);
+    if (!plan) {
+        print_line("no plan is published; darl plan campaign --server URL --publish does");
+        return {};
+    }
+    return deliver(s, *plan, a);
+}
+
+result<void> show_command(session& s, plan_arguments& a) {
+    if (a.input.empty() && a.server.url.empty())
+        return fail(errc::bad_request, "give --input FILE (a plan document) or --server URL");
+    if (a.input.empty()) return show_server(s, a);
     const auto document = read_document(a.input);
     if (!document) return document.error();
     return deliver(s, *document, a);
@@ -264,7 +380,11 @@ result<void> show_command(session& s, const plan_arguments& a) {
 
 template <class Command>
 void attach(CLI::App* command, session& s, const std::shared_ptr<plan_arguments>& a, Command run) {
-    command->add_option("--input", a->input, "JSON or TOML file, - for stdin")->required();
+    command->add_option("--input", a->input, "JSON or TOML file, - for stdin");
+    command->add_option("--server", a->server.url, "URL of darl serve: waits from its newest probes");
+    command->add_option("--token-file", a->server.token_file, "0600 file with a token of scope read (else DARL_TOKEN)");
+    command->add_option("--proxy", a->server.proxy, "none (default), env or a URL");
+    command->add_flag("--insecure", a->server.insecure, "allow a token over plain HTTP to another machine");
     command->add_option("--now", a->now_s,
                         "epoch seconds to write as now_s (default: none, so that the same input gives the same bytes)");
     command->add_option("--html", a->html, "also write a page (inline SVG, no scripts)");
@@ -279,12 +399,20 @@ void add_plan(CLI::App& app, session& s) {
     auto* group = app.add_subcommand("plan", "where to submit what, when, and why");
     group->require_subcommand(1);
     const auto a = std::make_shared<plan_arguments>();
+    const auto live = [&](CLI::App* command) {
+        command
+            ->add_option("--wait", a->wait,
+                         "which of the server's waits: choose (now while fresh, else p50), now, p50, p90")
+            ->check(CLI::IsMember({"choose", "now", "p50", "p90"}));
+        command->add_flag("--publish", a->publish, "also make it the plan page of the server (a token of scope probe)");
+    };
     auto* fill = group->add_subcommand("waterfill",
                                        "split work over sites so that it ends soonest, if nobody waits for anybody");
     attach(fill, s, a, waterfill_command);
     fill->add_option("--strength", a->strength, "discount of raw waits by gamma, 0 to 1 (default 0.5)")
         ->check(CLI::Range(0.0, 1.0));
-    fill->footer("Example: darl plan waterfill --input work.toml");
+    live(fill);
+    fill->footer("Example: darl plan waterfill --input work.toml --server http://127.0.0.1:8760");
     auto* campaign = group->add_subcommand(
         "campaign", "what happens round by round, with barrier, link ends, joiners and a finite corpus");
     attach(campaign, s, a, campaign_command);
@@ -299,6 +427,18 @@ void add_plan(CLI::App& app, session& s) {
     campaign->add_option("--budget-s", a->budget_s, "time for the search (default 60)");
     campaign->add_flag("--search", a->search, "choose shapes and begin times; default: the options as given, one plan");
     campaign->add_flag("--sensitivity", a->sensitivity, "plan anew under other discounts, startups, waits and H");
+    live(campaign);
+    campaign
+        ->add_option("--draws", a->draws, "also under so many drawn waits (default 0; 200 with --rank or --history)")
+        ->check(CLI::Range(1, 100000));
+    campaign->add_option("--seed", a->seed, "of the draws (default 1)");
+    campaign->add_option("--rank", a->rank, "recommend the plan that is best by p50, p90 or mean of the draws")
+        ->check(CLI::IsMember({"p50", "p90", "mean"}));
+    campaign->add_option("--deadline-s", a->deadline_s, "also the share of draws that reach the target by then")
+        ->check(CLI::NonNegativeNumber);
+    campaign->add_option("--history", a->history, "SITE=FILE with past jobs (SWF or sacct rows): draws for that site");
+    campaign->add_option("--history-now", a->history_now_s,
+                         "epoch seconds at which histories are read (default: their end)");
     campaign->footer("Example: darl plan campaign --input run.toml --calibration measured.json --search");
     auto* show = group->add_subcommand("show", "a plan document as text or page");
     attach(show, s, a, show_command);

@@ -1,10 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // `darl probe run, loop, usage`: collect queue probes and walltime usage, spool, upload (POST /probes).
-#include <fcntl.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
 #include <atomic>
+#include <cmath>
 #include <csignal>
 #include <cstdlib>
 #include <ctime>
@@ -17,6 +14,7 @@
 
 #include "adapters/cli/cli_support.hpp"
 #include "adapters/cli/plan/document.hpp"
+#include "adapters/cli/token_input.hpp"
 #include "backends/curl/json_call.hpp"
 #include "backends/slurm/collector.hpp"
 #include "backends/slurm/spool.hpp"
@@ -42,34 +40,13 @@ struct probe_arguments {
     bool insecure = false;
     double every_s = 900;
     unsigned cycles = 0;
+    std::string shape;
+    std::string job;
 };
 
 std::atomic<bool> stop_asked{false};
 
 void ask_stop(int) { stop_asked = true; }
-
-// The token of a 0600 file, else of DARL_TOKEN; set but empty is an error.
-result<std::string> token_of(const probe_arguments& a) {
-    if (a.token_file.empty()) {
-        const char* set = std::getenv("DARL_TOKEN");
-        if (set != nullptr && *set == '\0')
-            return fail(errc::bad_request, "DARL_TOKEN is set but empty; unset it or give a token");
-        return std::string(set == nullptr ? "" : set);
-    }
-    struct stat st {};
-    if (::stat(a.token_file.c_str(), &st) != 0)
-        return fail(errc::not_found, fmt::format("{}: cannot be read", a.token_file));
-    if ((st.st_mode & 077U) != 0)
-        return fail(errc::refused, fmt::format("{}: others can read it; run chmod 600 on it", a.token_file));
-    char buffer[512];
-    const int fd = ::open(a.token_file.c_str(), O_RDONLY | O_CLOEXEC);
-    const ssize_t n = fd < 0 ? -1 : ::read(fd, buffer, sizeof buffer);
-    if (fd >= 0) ::close(fd);
-    std::string token(buffer, n > 0 ? static_cast<std::size_t>(n) : 0);
-    while (!token.empty() && (token.back() == '\n' || token.back() == '\r' || token.back() == ' ')) token.pop_back();
-    if (token.empty()) return fail(errc::bad_request, fmt::format("{}: holds no token", a.token_file));
-    return token;
-}
 
 std::string default_spool(const std::string& site) {
     const char* state = std::getenv("XDG_STATE_HOME");
@@ -80,10 +57,13 @@ std::string default_spool(const std::string& site) {
     return base + "/darl/probes-" + site;
 }
 
+constexpr std::size_t records_at_once = 200;
+constexpr std::size_t bytes_at_once = std::size_t{900} << 10U;  // a request holds 1 MiB
+
 // Sends what is spooled, oldest first; what the server has or refuses for good leaves the spool. Gives what is left.
 result<std::size_t> upload(slurm::spool& spool, darlcore::client::http_client& client) {
     while (spool.count() > 0) {
-        const auto records = spool.pending(200);
+        const auto records = spool.pending(records_at_once, bytes_at_once);
         if (records.empty()) break;
         const auto reply = darlcore::client::json_call(
             client, "/probes", darlcore::json::make_object({{"records", darlcore::json::array(records)}}));
@@ -116,20 +96,13 @@ result<collector> open_collector(const probe_arguments& a) {
     if (!darlcore::is_valid_name(config->site))
         return fail(errc::bad_request,
                     "give --site NAME, or site = \"NAME\" in the shapes file ([A-Za-z0-9][A-Za-z0-9._-]{0,63})");
-    auto token = token_of(a);
-    if (!token) return token.error();
     auto spool = slurm::spool::open(a.spool.empty() ? default_spool(config->site) : a.spool, config->site);
     if (!spool) return spool.error();
     collector c{std::move(*config), std::move(*spool), std::nullopt, 0, 0};
     if (a.server.empty()) return c;
-    const auto proxy = darlcore::client::parse_proxy(a.proxy);
-    if (!proxy) return proxy.error();
-    darlcore::client::client_options o;
-    o.base_url = a.server;
-    o.token = *token;
-    o.proxy = *proxy;
-    o.insecure = a.insecure;
-    auto client = darlcore::client::http_client::make(o);
+    auto o = server_options(a.server, a.token_file, a.proxy, a.insecure);
+    if (!o) return o.error();
+    auto client = darlcore::client::http_client::make(std::move(*o));
     if (!client) return client.error();
     c.client.emplace(std::move(*client));
     return c;
@@ -142,6 +115,9 @@ result<void> keep(session& s, collector& c, std::vector<value> records) {
         r.set("id", *id);
         if (s.json)
             print_line(darlcore::json::dump(r));
+        else if (const value* realised = r.find("realised_s"))
+            print_line(fmt::format("{} {}: job {} waited {:.0f} s", *r.at("site").as_string(),
+                                   *r.at("shape").as_string(), *r.at("job").as_string(), *realised->as_double()));
         else if (const value* shape = r.find("shape"))
             print_line(
                 fmt::format("{} {}: {}{}", *r.at("site").as_string(), *shape->as_string(), *r.at("class").as_string(),
@@ -156,19 +132,28 @@ result<void> keep(session& s, collector& c, std::vector<value> records) {
     return {};
 }
 
+bool never_cured_by_waiting(errc code) {
+    return code == errc::token || code == errc::wrong_scope || code == errc::not_owner || code == errc::no_route;
+}
+
 // One attempt when its time has come; a failure keeps the records and moves the next attempt on.
-void send(collector& c, darlcore::xoshiro256& random) {
-    if (!c.client || std::time(nullptr) < c.next_upload_s) return;
+// Errors: those that no later attempt can cure (a wrong token).
+result<void> send(collector& c, darlcore::xoshiro256& random) {
+    if (!c.client || std::time(nullptr) < c.next_upload_s) return {};
     const auto left = upload(c.spool, *c.client);
     if (left) {
         c.failures = 0;
-        return;
+        return {};
     }
+    if (never_cured_by_waiting(left.error().code))
+        return fail(left.error().code,
+                    fmt::format("{} ({} records stay spooled)", left.error().context, c.spool.count()));
     const double uniform = static_cast<double>(random.below(1000)) / 1000;
     const double pause = slurm::upload_backoff_s(c.failures++, uniform);
-    c.next_upload_s = std::time(nullptr) + static_cast<std::time_t>(pause);
+    c.next_upload_s = std::time(nullptr) + static_cast<std::time_t>(std::ceil(pause));
     fmt::print(stderr, "darl: {} records stay spooled, next attempt in {:.0f} s: {}\n", c.spool.count(), pause,
                to_text(left.error()));
+    return {};
 }
 
 darlcore::xoshiro256 seeded() {
@@ -182,6 +167,23 @@ void catch_signals() {
     for (const int number : {SIGINT, SIGTERM}) ::sigaction(number, &action, nullptr);
 }
 
+void sleep_until(std::time_t when) {
+    while (!stop_asked && std::time(nullptr) < when) {
+        const timespec tick{0, 200000000};
+        ::nanosleep(&tick, nullptr);
+    }
+}
+
+constexpr unsigned tries_of_one_call = 4;  // over about 8 s; the next call goes on
+
+result<void> send_with_tries(collector& c, darlcore::xoshiro256& random) {
+    for (unsigned i = 0; i < tries_of_one_call && !stop_asked; ++i) {
+        sleep_until(c.next_upload_s);
+        if (auto ok = send(c, random); !ok || c.failures == 0) return ok;
+    }
+    return {};
+}
+
 result<void> run_once(session& s, const probe_arguments& a) {
     auto c = open_collector(a);
     if (!c) return c.error();
@@ -190,13 +192,13 @@ result<void> run_once(session& s, const probe_arguments& a) {
     if (auto ok = keep(s, *c, slurm::probe_cycle(c->config, slurm::system_runner(), [] { return stop_asked.load(); }));
         !ok)
         return ok;
-    send(*c, random);
-    return {};
+    return send_with_tries(*c, random);
 }
 
 result<void> run_usage(session& s, const probe_arguments& a) {
     auto c = open_collector(a);
     if (!c) return c.error();
+    catch_signals();
     auto random = seeded();
     const auto cycle =
         slurm::collect_usage(c->config, slurm::system_runner(), static_cast<std::int64_t>(std::time(nullptr)));
@@ -209,15 +211,24 @@ result<void> run_usage(session& s, const probe_arguments& a) {
         fmt::print(stderr, "darl: no ended job in the window\n");
     }
     if (auto ok = keep(s, *c, cycle.records); !ok) return ok;
-    send(*c, random);
-    return {};
+    return send_with_tries(*c, random);
 }
 
-void sleep_until(std::time_t when) {
-    while (!stop_asked && std::time(nullptr) < when) {
-        const timespec tick{0, 200000000};
-        ::nanosleep(&tick, nullptr);
-    }
+result<void> run_started(session& s, const probe_arguments& a) {
+    std::string job = a.job;
+    if (const char* own = std::getenv("SLURM_JOB_ID"); job.empty() && own != nullptr) job = own;
+    if (job.empty())
+        return fail(errc::bad_request, "give --job ID, or call it inside the job (SLURM_JOB_ID is not set)");
+    auto c = open_collector(a);
+    if (!c) return c.error();
+    catch_signals();
+    auto random = seeded();
+    auto record = slurm::start_record(c->config, a.shape, job, slurm::system_runner());
+    if (!record) return record.error();
+    std::vector<value> records;
+    records.push_back(std::move(*record));
+    if (auto ok = keep(s, *c, std::move(records)); !ok) return ok;
+    return send_with_tries(*c, random);
 }
 
 result<void> run_loop(session& s, const probe_arguments& a) {
@@ -231,14 +242,15 @@ result<void> run_loop(session& s, const probe_arguments& a) {
                 keep(s, *c, slurm::probe_cycle(c->config, slurm::system_runner(), [] { return stop_asked.load(); }));
             !ok)
             return ok;
-        send(*c, random);
+        if (auto ok = send(*c, random); !ok) return ok;
         if (a.cycles != 0 && cycle + 1 == a.cycles) break;
         const double jitter = a.every_s >= 120 ? static_cast<double>(random.below(121)) - 60 : 0;
         const auto next = begun + static_cast<std::time_t>(std::max(1.0, a.every_s + jitter));
         while (!stop_asked && std::time(nullptr) < next) {
             const bool waiting = c->client && c->spool.count() > 0 && c->next_upload_s < next;
             sleep_until(waiting ? std::max<std::time_t>(std::time(nullptr) + 1, c->next_upload_s) : next);
-            if (!stop_asked && waiting) send(*c, random);
+            if (stop_asked || !waiting) continue;
+            if (auto ok = send(*c, random); !ok) return ok;
         }
     }
     return {};
@@ -277,6 +289,11 @@ void add_probe(CLI::App& app, session& s) {
     loop->footer("Example: darl probe loop --every 900 --shapes shapes.toml --server https://host:8760");
     auto* usage = group->add_subcommand("usage", "how much of their walltime jobs used, from sacct (daily)");
     attach(usage, s, a, run_usage);
+    auto* started = group->add_subcommand("started", "a submitted job has started: score what was predicted for it");
+    attach(started, s, a, run_started);
+    started->add_option("--shape", a->shape, "name of the shape that was submitted")->required();
+    started->add_option("--job", a->job, "its job id (default: SLURM_JOB_ID)");
+    started->footer("Example, first line of a job: darl probe started --shapes shapes.toml --shape g4_8h --server URL");
     usage->footer("Example: darl probe usage --shapes shapes.toml");
 }
 

@@ -17,6 +17,10 @@
 #include "backends/asio/serve_ledger.hpp"
 #include "darlcore/hex.hpp"
 #include "darlcore/merge/outer_policy.hpp"
+#ifdef DARLCORE_HAS_PROBE_ROUTES
+#include "adapters/cli/plan/output.hpp"
+#include "backends/asio/probe_routes.hpp"
+#endif
 
 namespace darl {
 namespace {
@@ -195,6 +199,11 @@ result<http::serve_options> options_of(const serve_arguments& a, const std::vect
     const auto merge = merge_kind_of(a);
     if (!merge) return merge.error();
     o.work = http::make_model_work(*merge);
+#ifdef DARLCORE_HAS_PROBE_ROUTES
+    o.make_probes = [](asio::thread_pool& pool, http::ledger_service& service, std::string folder) {
+        return std::make_unique<http::probe_routes>(pool, service, std::move(folder), plan_io::plan_html);
+    };
+#endif
     if (auto ok = take_tokens(a, o); !ok) return ok.error();
     return o;
 }

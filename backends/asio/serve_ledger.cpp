@@ -246,6 +246,7 @@ private:
     std::unique_ptr<ledger_core> core_;
     std::unique_ptr<ledger_service> service_;
     std::unique_ptr<model_service> models_;
+    std::unique_ptr<extra_routes> probes_;
     std::unique_ptr<server> server_;
     std::optional<error> failure_;
     std::optional<std::chrono::steady_clock::time_point> asked_;
@@ -262,6 +263,10 @@ result<void> running::start(opened_run run) {
                                                   std::move(options_.work));
         if (auto ok = models_->open(is_new); !ok) return ok;
         service_->add(*models_);
+    }
+    if (options_.make_probes) {
+        probes_ = options_.make_probes(bulk_, *service_, storage::join(options_.state_dir, "probes"));
+        service_->add(*probes_);
     }
     server_ =
         std::make_unique<server>(loop_, bulk_, options_.limits, [this](exchange& x) { return service_->handle(x); });
@@ -354,6 +359,7 @@ result<void> running::run() {
         clean && core_->records_since_snapshot() > 0 ? std::make_unique<ledger::machine>(core_->machine()) : nullptr;
     server_.reset();
     models_.reset();
+    probes_.reset();
     service_.reset();
     core_.reset();  // commits what is open
     if (failure_) return *failure_;

@@ -9,6 +9,8 @@
 #include <string_view>
 #include <vector>
 
+#include <asio/thread_pool.hpp>
+
 #include "backends/asio/access_control.hpp"
 #include "backends/asio/ledger_core.hpp"
 #include "backends/asio/ledger_service.hpp"
@@ -49,6 +51,9 @@ struct serve_options {
     std::size_t bulk_threads = 2;
     /// Null: no model work in this build; only on_checkpoint runs without rounds.
     std::unique_ptr<model_work> work;
+    /// Null: no probe routes. `folder` is below the state directory; work runs on the pool.
+    std::function<std::unique_ptr<extra_routes>(asio::thread_pool& pool, ledger_service& service, std::string folder)>
+        make_probes;
 };
 
 /// What a running server tells its operator.

@@ -6,6 +6,8 @@
 
 #include <fmt/format.h>
 
+#include "adapters/formats/page.hpp"
+
 namespace darlcore::http {
 
 namespace {
@@ -53,31 +55,22 @@ void bar(std::string& out, const json::value& s) {
                        100.0 * number(s, name) / blocks);
     out += "</div><p>";
     for (const char* name : {"committed", "pledged", "leased", "unassigned", "quarantined"})
-        fmt::format_to(std::back_inserter(out), "{} <b>{}</b> &nbsp; ", name, html_escape(member(s, name)));
+        fmt::format_to(std::back_inserter(out), "{} <b>{}</b> &nbsp; ", name, page::escape(member(s, name)));
     fmt::format_to(std::back_inserter(out), "of <b>{}</b> blocks, epoch {} of {}</p>",
-                   html_escape(member(s, "num_blocks")), html_escape(member(s, "epoch")),
-                   html_escape(member(s, "max_epochs")));
+                   page::escape(member(s, "num_blocks")), page::escape(member(s, "epoch")),
+                   page::escape(member(s, "max_epochs")));
 }
 
-void table(std::string& out, std::string_view title, const std::vector<std::string_view>& heads,
-           const std::vector<std::vector<std::string>>& rows, std::string_view empty) {
-    fmt::format_to(std::back_inserter(out), "<h2>{}</h2>", html_escape(title));
-    if (rows.empty()) {
-        fmt::format_to(std::back_inserter(out), "<p class=\"note\">{}</p>", html_escape(empty));
-        return;
-    }
-    out += "<table><thead><tr>";
-    for (const auto h : heads) fmt::format_to(std::back_inserter(out), "<th>{}</th>", html_escape(h));
-    out += "</tr></thead><tbody>";
-    for (const auto& row : rows) {
-        out += "<tr>";
-        for (const auto& c : row) fmt::format_to(std::back_inserter(out), "<td>{}</td>", html_escape(c));
-        out += "</tr>";
-    }
-    out += "</tbody></table>";
+void table(std::string& out, std::string_view title, const std::vector<std::string>& heads, const page::rows& lines,
+           std::string_view empty) {
+    fmt::format_to(std::back_inserter(out), "<h2>{}</h2>", page::escape(title));
+    if (lines.empty())
+        fmt::format_to(std::back_inserter(out), "<p class=\"note\">{}</p>", page::escape(empty));
+    else
+        out += page::table(heads, lines);
 }
 
-using rows = std::vector<std::vector<std::string>>;
+using page::rows;
 
 rows waiting_rows(const json::value& s) {
     rows out;
@@ -128,6 +121,36 @@ rows member_rows(const json::value& round) {
     return out;
 }
 
+const json::array& listed(const json::value& s, std::string_view part) {
+    static const json::array none;
+    const json::value* probes = s.find("probes");
+    const json::value* found = probes == nullptr ? nullptr : probes->find(part);
+    return found == nullptr || found->as_array() == nullptr ? none : *found->as_array();
+}
+
+rows estimate_rows(const json::value& s) {
+    rows out;
+    for (const json::value& e : listed(s, "estimates")) {
+        const auto shown = [&](std::string_view key) {
+            const json::value* v = e.find(key);
+            return v == nullptr || !v->as_double() ? std::string("-") : duration(*v->as_double());
+        };
+        out.push_back({member(e, "site"), member(e, "shape"), member(e, "class"), shown("wait_s"), shown("wait_raw_s"),
+                       shown("wait_p50_s"), shown("wait_p90_s"), member(e, "gamma"), shown("age_s")});
+    }
+    return out;
+}
+
+rows score_rows(const json::value& s) {
+    rows out;
+    for (const json::value& e : listed(s, "scores"))
+        out.push_back({member(e, "site"), member(e, "partition"), member(e, "pairs"),
+                       fmt::format("{:+.0f} s", number(e, "bias_s")), duration(number(e, "spread_s")),
+                       fmt::format("{:.0f} %", 100 * number(e, "within_p50")),
+                       fmt::format("{:.0f} %", 100 * number(e, "within_p90"))});
+    return out;
+}
+
 void text_table(std::string& out, std::string_view title, const rows& lines) {
     if (lines.empty()) return;
     out += "\n" + std::string(title) + "\n";
@@ -147,54 +170,22 @@ void text_table(std::string& out, std::string_view title, const rows& lines) {
 
 }  // namespace
 
-std::string html_escape(std::string_view text) {
-    std::string out;
-    out.reserve(text.size());
-    for (const char c : text) {
-        switch (c) {
-            case '<':
-                out += "&lt;";
-                break;
-            case '>':
-                out += "&gt;";
-                break;
-            case '&':
-                out += "&amp;";
-                break;
-            case '"':
-                out += "&quot;";
-                break;
-            case '\'':
-                out += "&#39;";
-                break;
-            default:
-                out += static_cast<unsigned char>(c) < 32 && c != '\n' ? '?' : c;
-        }
-    }
-    return out;
-}
-
 std::string status_page(const json::value& s) {
-    std::string out =
-        "<!doctype html><html lang=\"en\"><head><meta charset=\"utf-8\"><meta http-equiv=\"refresh\" content=\"10\">"
-        "<meta name=\"viewport\" content=\"width=device-width\"><title>darl status</title><style>";
-    out.append(style)
-        .append("</style></head><body><h1>darl run ")
-        .append(html_escape(member(s, "run_id").substr(0, 8)))
-        .append("</h1>");
+    std::string out = "<h1>darl run " + page::escape(member(s, "run_id").substr(0, 8)) + "</h1>";
     if (!member(s, "degraded").empty())
         fmt::format_to(std::back_inserter(out), "<p class=\"bad\">Degraded: {}</p>",
-                       html_escape(member(s, "degraded")));
+                       page::escape(member(s, "degraded")));
     bar(out, s);
     fmt::format_to(
         std::back_inserter(out),
         "<p>generation <b>{}</b>, commit policy {}, term {}, up {}, {} blocks/s, about {} to the end of the epoch</p>",
-        html_escape(member(s, "generation")), html_escape(member(s, "commit_policy")), html_escape(member(s, "term")),
-        duration(number(s, "uptime_s")), html_escape(member(s, "blocks_per_s")), duration(number(s, "eta_s")));
+        page::escape(member(s, "generation")), page::escape(member(s, "commit_policy")),
+        page::escape(member(s, "term")), duration(number(s, "uptime_s")), page::escape(member(s, "blocks_per_s")),
+        duration(number(s, "eta_s")));
     table(out, "Who waits for what", {"who", "for", "since"}, waiting_rows(s), "nobody waits");
     if (const json::value* round = s.find("round")) {
-        fmt::format_to(std::back_inserter(out), "<h2>Round</h2><p>{}: {}</p>", html_escape(member(*round, "state")),
-                       html_escape(member(*round, "waiting_for")));
+        fmt::format_to(std::back_inserter(out), "<h2>Round</h2><p>{}: {}</p>", page::escape(member(*round, "state")),
+                       page::escape(member(*round, "waiting_for")));
         table(out, "Participants", {"site", "status", "started", "due in"}, member_rows(*round),
               "no site trains this generation yet");
     }
@@ -202,12 +193,19 @@ std::string status_page(const json::value& s) {
           site_rows(s), "no site has registered");
     table(out, "Leases", {"lease", "site", "start", "done", "reserved", "end", "ttl"}, lease_rows(s),
           "no lease is open");
+    if (s.find("probes") != nullptr) {
+        table(out, "Waits of the queues", {"site", "shape", "class", "wait", "raw", "p50", "p90", "gamma", "age"},
+              estimate_rows(s), "no probe has arrived; darl probe run collects them");
+        table(out, "Predicted and real starts",
+              {"site", "partition", "jobs", "bias", "spread", "within p50", "within p90"}, score_rows(s),
+              "no start of an own job has been told; darl probe started tells one");
+    }
     table(out, "Recent events", {"seq", "event", "site", ""}, event_rows(s), "none yet");
     out +=
         "<p class=\"note\"><a href=\"status\">status as JSON</a> &middot; <a href=\"round\">round</a> &middot; <a "
         "href=\"metrics\">metrics</a>"
-        " &middot; <a href=\"events\">events</a></p></body></html>\n";
-    return out;
+        " &middot; <a href=\"events\">events</a> &middot; <a href=\"plan\">plan</a></p>";
+    return page::document("darl status", style, out, "<meta http-equiv=\"refresh\" content=\"10\">");
 }
 
 std::string status_text(const json::value& s) {
@@ -226,6 +224,8 @@ std::string status_text(const json::value& s) {
     }
     text_table(out, "waiting: who, for what, since", waiting_rows(s));
     text_table(out, "sites: name, state, mode, held, pledged, committed, lost, blocks/s, ranks", site_rows(s));
+    text_table(out, "queues: site, shape, class, wait, raw, p50, p90, gamma, age", estimate_rows(s));
+    text_table(out, "starts: site, partition, jobs, bias, spread, within p50, within p90", score_rows(s));
     text_table(out, "leases: id, site, start, done, reserved, end, ttl", lease_rows(s));
     return out;
 }

@@ -8,9 +8,6 @@
 
 namespace darlcore::http {
 
-/// `<`, `>`, `&`, quotes as entities; control characters as '?'.
-std::string html_escape(std::string_view text);
-
 /// The status of a server as one HTML page: readable without script, no external resources, relative links only
 /// (portals mount it under a sub-path), everything escaped. `status` as GET /status gives it.
 std::string status_page(const json::value& status);

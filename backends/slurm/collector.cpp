@@ -5,6 +5,7 @@
 #include <set>
 
 #include "backends/slurm/accounting.hpp"
+#include "backends/slurm/queue_text.hpp"
 #include "backends/slurm/test_only.hpp"
 #include "backends/slurm/text.hpp"
 #include "darlcore/units.hpp"
@@ -64,8 +65,8 @@ result<probed_shape> read_probed_shape(const value& row, const std::string& wher
 
 result<collector_config> read_collector_config(const value& document) {
     collector_config c;
-    if (auto ok =
-            known_keys(document, "the shapes file", {"site", "account", "qos", "sbatch", "sacct", "limit_s", "shapes"});
+    if (auto ok = known_keys(document, "the shapes file",
+                             {"site", "account", "qos", "sbatch", "sacct", "scontrol", "limit_s", "shapes"});
         !ok)
         return ok.error();
     const auto read = [&](std::string_view key, std::string& into) -> result<void> {
@@ -74,8 +75,13 @@ result<collector_config> read_collector_config(const value& document) {
         if (!t->empty()) into = *t;
         return {};
     };
-    for (auto& [key, into] : std::initializer_list<std::pair<std::string_view, std::string*>>{
-             {"site", &c.site}, {"account", &c.account}, {"qos", &c.qos}, {"sbatch", &c.sbatch}, {"sacct", &c.sacct}})
+    for (auto& [key, into] :
+         std::initializer_list<std::pair<std::string_view, std::string*>>{{"site", &c.site},
+                                                                          {"account", &c.account},
+                                                                          {"qos", &c.qos},
+                                                                          {"sbatch", &c.sbatch},
+                                                                          {"sacct", &c.sacct},
+                                                                          {"scontrol", &c.scontrol}})
         if (auto ok = read(key, *into); !ok) return ok.error();
     if (const value* limit = document.find("limit_s")) {
         c.limit_s = limit->as_double().value_or(0);
@@ -251,6 +257,48 @@ usage_cycle collect_usage(const collector_config& c, const command_runner& run, 
         break;
     }
     return made;
+}
+
+result<value> start_record(const collector_config& c, const std::string& shape, const std::string& job,
+                           const command_runner& run) {
+    const auto probed =
+        std::find_if(c.shapes.begin(), c.shapes.end(), [&](const probed_shape& s) { return s.name == shape; });
+    if (probed == c.shapes.end())
+        return fail(errc::invalid_argument,
+                    "the shapes file has no shape of that name; a start is compared with its probes");
+    if (!digits(job)) return fail(errc::invalid_argument, "the job must be a number, as sbatch printed it");
+    run_request r;
+    r.argv = {c.scontrol, "-o", "show", "job", job};
+    r.limit_s = c.limit_s;
+    const run_answer got = run(r);
+    if (got.end != run_end::exited)
+        return fail(errc::unreachable, "scontrol could not be run, or gave no answer in time");
+    const auto jobs = parse_scontrol(got.out);
+    if (got.rc != 0 || jobs.rows.empty())
+        return fail(errc::not_found, "scontrol does not know this job (it forgets ended ones after minutes)");
+    const auto field = [&](std::string_view name) {
+        for (const auto& [key, text] : jobs.rows.front().fields)
+            if (key == name) return text;
+        return std::string();
+    };
+    const auto submitted = read_time(field("SubmitTime"), true), begun = read_time(field("StartTime"), true);
+    const auto eligible = read_time(field("EligibleTime"), true);
+    using kind = time_reading::kind;
+    if (submitted.what != kind::instant || begun.what != kind::instant || begun.epoch_s > got.now_s)
+        return fail(errc::not_found, "the job has not started yet");
+    const std::int64_t from =
+        eligible.what == kind::instant ? std::max(submitted.epoch_s, eligible.epoch_s) : submitted.epoch_s;
+    return json::make_object({{"schema", 1},
+                              {"type", "start"},
+                              {"site", c.site},
+                              {"shape", shape},
+                              {"args_digest", args_digest(probed->args)},
+                              {"partition", field("Partition")},
+                              {"job", job},
+                              {"collected_s", got.now_s},
+                              {"submit_s", from},
+                              {"start_s", begun.epoch_s},
+                              {"realised_s", std::max<std::int64_t>(0, begun.epoch_s - from)}});
 }
 
 }  // namespace darlcore::slurm

@@ -26,6 +26,7 @@ struct collector_config {
     std::string qos;
     std::string sbatch = "sbatch";
     std::string sacct = "sacct";
+    std::string scontrol = "scontrol";
     double limit_s = 60;
     double usage_limit_s = 600;
     std::int64_t usage_window_s = 168 * 3600;
@@ -58,5 +59,12 @@ struct usage_cycle {
     std::vector<json::value> records;
 };
 usage_cycle collect_usage(const collector_config& c, const command_runner& run, std::int64_t now_s);
+
+/// What became of a submission: how long the job of a probed shape really waited, without id. The wait counts from the
+/// time from which the job might start (--begin). The server adds what had been predicted.
+/// Errors: errc::invalid_argument (no such shape, no job id), errc::unreachable (scontrol failed), errc::not_found (the
+/// job is not known or has not started).
+result<json::value> start_record(const collector_config& c, const std::string& shape, const std::string& job,
+                                 const command_runner& run);
 
 }  // namespace darlcore::slurm

@@ -107,6 +107,10 @@ plan::reading reading_of(const value& r) {
 
 std::string key_of(const value& record) { return text_of(record, "site") + " " + text_of(record, "id"); }
 
+std::string file_of(const value& record) {
+    return text_of(record, "site") + "." + month_of(*number_of(record, "collected_s")) + ".jsonl";
+}
+
 template <class T>
 value or_null(const std::optional<T>& v) {
     return v ? value(*v) : value();
@@ -126,6 +130,7 @@ probe_store& probe_store::operator=(probe_store&& other) noexcept {
     std::swap(recent_bytes_max_, other.recent_bytes_max_);
     std::swap(cut_s_, other.cut_s_);
     std::swap(series_, other.series_);
+    std::swap(asked_, other.asked_);
     std::swap(usage_, other.usage_);
     std::swap(scores_, other.scores_);
     return *this;
@@ -185,6 +190,9 @@ void probe_store::remember(const value& record, std::string line) {
     if (type == "probe") {
         plan::reading r = reading_of(record);
         auto& series = series_[{site, r.shape, r.args_digest}];
+        value& asked = asked_[{site, r.shape, r.args_digest}];
+        for (const char* key : {"args", "walltime_s"})
+            if (const value* v = record.find(key)) asked.set(key, *v);
         const auto later = [](const plan::reading& a, const plan::reading& b) { return a.collected_s < b.collected_s; };
         series.insert(std::upper_bound(series.begin(), series.end(), r, later), std::move(r));
         const double newest = series.back().collected_s;
@@ -269,44 +277,55 @@ result<value> probe_store::post(const value& body, const site_rule& may_speak_fo
     const auto reject = [&](std::size_t i, std::string_view field, std::string_view reason) {
         rejected.push_back(json::make_object({{"index", i}, {"field", field}, {"reason", reason}}));
     };
-    struct fresh_lines {
-        std::string text;
-        std::vector<std::pair<value, std::string>> records;
-    };
-    std::map<std::string, fresh_lines> by_file;
+    std::vector<value> readings;
+    std::vector<std::pair<std::size_t, const value*>> starts;
     std::unordered_set<std::string> here;
-    std::size_t duplicate = 0, accepted = 0;
+    std::size_t duplicate = 0;
     for (std::size_t i = 0; i < records->size(); ++i) {
         const value& r = records->at(i);
         if (const auto bad = flaw_of(r, now_s)) {
             reject(i, bad->field, bad->reason);
             continue;
         }
-        const std::string site = text_of(r, "site");
-        if (!may_speak_for(site))
+        if (!may_speak_for(text_of(r, "site")))
             return fail(errc::not_owner, "record " + std::to_string(i) + " is of another site than the token");
-        const std::string file = site + "." + month_of(*number_of(r, "collected_s")) + ".jsonl";
-        read_file(file, now_s, true);  // an old record sent again is found in its month
-        if (ids_.count(key_of(r)) != 0 || !here.insert(key_of(r)).second) {
+        read_file(file_of(r), now_s, true);  // an old record sent again is found in its month
+        if (ids_.count(key_of(r)) != 0 || !here.insert(key_of(r)).second)
             ++duplicate;
-            continue;
-        }
-        auto whole = text_of(r, "type") == "start" ? completed(r) : r;
-        if (!whole) {
+        else if (text_of(r, "type") == "start")
+            starts.emplace_back(i, &r);
+        else
+            readings.push_back(r);
+    }
+    std::size_t accepted = readings.size();
+    if (auto ok = keep(std::move(readings)); !ok) return ok.error();
+    std::vector<value> scored;  // after the readings that came with them
+    for (const auto& [i, start] : starts) {
+        if (auto whole = completed(*start))
+            scored.push_back(std::move(*whole));
+        else
             reject(i, "submit_s", "no usable reading of this shape in the 6 h before: nothing was predicted");
-            continue;
-        }
-        std::string line = json::dump(*whole);
-        by_file[file].text += line + "\n";
-        by_file[file].records.emplace_back(std::move(*whole), std::move(line));
     }
-    for (auto& [file, fresh] : by_file) {
-        if (auto ok = append(file, fresh.text); !ok) return ok.error();
-        for (auto& [record, line] : fresh.records) remember(record, std::move(line));
-        accepted += fresh.records.size();
-    }
+    accepted += scored.size();
+    if (auto ok = keep(std::move(scored)); !ok) return ok.error();
     forget(now_s);
     return json::make_object({{"accepted", accepted}, {"duplicate", duplicate}, {"rejected", rejected}});
+}
+
+// Durable, then remembered: file by file, so that a failure in between is never followed by a second copy.
+result<void> probe_store::keep(std::vector<value> fresh) {
+    std::map<std::string, std::pair<std::string, std::vector<std::pair<value, std::string>>>> by_file;
+    for (value& r : fresh) {
+        auto& [text, lines] = by_file[file_of(r)];
+        std::string line = json::dump(r);
+        text += line + "\n";
+        lines.emplace_back(std::move(r), std::move(line));
+    }
+    for (auto& [file, part] : by_file) {
+        if (auto ok = append(file, part.first); !ok) return ok;
+        for (auto& [record, line] : part.second) remember(record, std::move(line));
+    }
+    return {};
 }
 
 probe_store::selection probe_store::select(std::string_view type, const probe_query& q, double now_s) const {
@@ -359,6 +378,11 @@ value probe_store::estimates(double now_s, double strength) const {
         const auto o = options_for(bound[key.site], newest, now_s, strength);
         const auto e = plan::estimate_wait(series, o);
         if (!e) continue;
+        const auto asked = asked_.find(key);
+        const auto asked_for = [&](std::string_view name) {
+            const value* v = asked == asked_.end() ? nullptr : asked->second.find(name);
+            return v == nullptr ? value() : *v;
+        };
         json::array flags;
         for (const std::string& f : e->flags) flags.emplace_back(f);
         rows.push_back(json::make_object({{"site", key.site},
@@ -367,6 +391,8 @@ value probe_store::estimates(double now_s, double strength) const {
                                           {"partition", newest.partition},
                                           {"nodes", newest.nodes},
                                           {"gpus", newest.gpus},
+                                          {"args", asked_for("args")},
+                                          {"walltime_s", asked_for("walltime_s")},
                                           {"class", plan::word(e->kind)},
                                           {"reason", newest.reason},
                                           {"age_s", e->age_s},

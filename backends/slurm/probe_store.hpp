@@ -77,6 +77,7 @@ private:
     void remember(const json::value& record, std::string line);
     void forget(double now_s);
     void read_file(const std::string& file, double now_s, bool ids_only);
+    result<void> keep(std::vector<json::value> fresh);
     result<void> append(const std::string& file, const std::string& lines);
     [[nodiscard]] plan::estimate_options options_for(const std::vector<std::string>& bound, const plan::reading& newest,
                                                      double now_s, double strength) const;
@@ -92,6 +93,7 @@ private:
     std::size_t recent_bytes_max_ = std::size_t{64} << 20U;
     double cut_s_ = 0;                                                  // lines up to here are in the files only
     std::map<series_key, std::vector<plan::reading>> series_;           // newest 24 h of each, at least the newest one
+    std::map<series_key, json::value> asked_;                           // args and walltime_s of the newest of each
     std::map<std::pair<std::string, std::string>, json::value> usage_;  // newest per (site, partition)
     std::map<std::pair<std::string, std::string>, std::vector<plan::wait_pair>> scores_;
 };

@@ -7,9 +7,11 @@ set(DARLCORE_HEADERS_PLAN
   ${PROJECT_SOURCE_DIR}/include/darlcore/plan/estimate.hpp
   ${PROJECT_SOURCE_DIR}/include/darlcore/plan/exclusion.hpp
   ${PROJECT_SOURCE_DIR}/include/darlcore/plan/fluid.hpp
+  ${PROJECT_SOURCE_DIR}/include/darlcore/plan/greedy.hpp
   ${PROJECT_SOURCE_DIR}/include/darlcore/plan/monte_carlo.hpp
   ${PROJECT_SOURCE_DIR}/include/darlcore/plan/objective.hpp
   ${PROJECT_SOURCE_DIR}/include/darlcore/plan/options.hpp
+  ${PROJECT_SOURCE_DIR}/include/darlcore/plan/queue_policies.hpp
   ${PROJECT_SOURCE_DIR}/include/darlcore/plan/queue_sim.hpp
   ${PROJECT_SOURCE_DIR}/include/darlcore/plan/round_cost.hpp
   ${PROJECT_SOURCE_DIR}/include/darlcore/plan/round_draft.hpp

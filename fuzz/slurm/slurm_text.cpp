@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "backends/slurm/accounting.hpp"
+#include "backends/slurm/job_history.hpp"
 #include "backends/slurm/parse_json.hpp"
 #include "backends/slurm/shape.hpp"
 #include "backends/slurm/test_only.hpp"
@@ -50,6 +51,9 @@ void check_sacct(std::string_view text) {
     o.jobs_min = 1;
     const auto a = darlcore::slurm::parse_sacct(text, o);
     if (a.all.gamma) require(*a.all.gamma > 0 && *a.all.gamma <= 1);
+    const auto history = darlcore::slurm::read_history(text);
+    if (!history) return;
+    for (const auto& j : history->jobs) require(j.nodes >= 1 && j.limit_s > 0 && j.start_s >= j.submit_s);
 }
 
 }  // namespace

@@ -42,10 +42,10 @@ private:
 /// The real `darl serve` on port 0. It ends with this object, whatever way the test ends.
 class served {
 public:
-    served(std::string state_dir, std::vector<std::string> arguments, const std::string& token = "") {
+    served(std::string state_dir, std::vector<std::string> arguments, const std::string& token = "",
+           const std::string& listen = "127.0.0.1:0") {
         darl::child_process::options o;
-        o.argv = {DARL_PROGRAM, "serve",       "--state-dir",   std::move(state_dir),
-                  "--listen",   "127.0.0.1:0", "--reserve-mib", "1"};
+        o.argv = {DARL_PROGRAM, "serve", "--state-dir", std::move(state_dir), "--listen", listen, "--reserve-mib", "1"};
         o.argv.insert(o.argv.end(), arguments.begin(), arguments.end());
         if (!token.empty()) o.environment.emplace_back("DARL_TOKEN", token);
         o.stderr_file = log_ / "server.log";

@@ -78,8 +78,8 @@ TEST(demo_report, escapes_what_it_shows_and_needs_nothing_from_outside) {
 }
 
 TEST(demo_report, a_chart_without_points_is_left_out) {
-    EXPECT_EQ(darl::chart_svg("t", "x", "y", {{"none", {}}}), "");
-    EXPECT_NE(darl::chart_svg("t", "x", "y", {{"one", {{1, 1}}}}), "");
+    EXPECT_EQ(darlcore::page::line_chart("t", "x", "y", {{"none", {}}}), "");
+    EXPECT_NE(darlcore::page::line_chart("t", "x", "y", {{"one", {{1, 1}}}}), "");
 }
 
 }  // namespace

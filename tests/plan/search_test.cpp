@@ -188,4 +188,83 @@ TEST(search, a_closed_budget_gives_up_the_claim_and_prints_the_gap) {
     EXPECT_NEAR(found->gap_s, found->best->time_s - found->bound_s, 1e-9);
 }
 
+// Seen red: without the exchange step the greedy plan loses to single changes below.
+TEST(search, beyond_the_exact_limit_no_change_and_no_exchange_of_two_sites_is_better) {
+    xoshiro256 draw(31);
+    for (int run = 0; run < darlcore::testing::property_runs(30); ++run) {
+        calibration c = three_sites();
+        std::vector<site_choices> sites;
+        for (int i = 0; i < 10; ++i) {
+            const std::string name = "p" + std::to_string(i);
+            c.transfer_s[name] = 10 + static_cast<double>(draw.below(60));
+            c.eval_fixed_s[name] = 5;
+            c.geometries[name + "@2"] = {20 + static_cast<double>(draw.below(80)), 16};
+            site_choices s{name, {}};
+            for (int k = 0; k < 3; ++k) {
+                s.options.push_back(random_option(draw, name));
+                s.options.back().lanes = 1;
+            }
+            sites.push_back(s);
+        }
+        campaign_config k;
+        k.horizon_s = 172800;
+        k.blocks_unassigned = 400;
+        const search_settings settings;
+        const auto found = search_plans(c, sites, k, settings);
+        ASSERT_TRUE(found.has_value()) << found.error().context;
+        ASSERT_TRUE(found->best.has_value());
+        EXPECT_FALSE(found->exact);
+        EXPECT_GE(found->gap_s, 0);
+        EXPECT_FALSE(found->per_set.empty());
+        EXPECT_LE(found->per_set.size(), sets_shown_max);
+        k.collect_intervals = false;
+        const auto worse = [&](std::vector<plan_option> options) {
+            if (options.empty()) return true;
+            std::sort(options.begin(), options.end(), [](const auto& a, const auto& b) { return a.site < b.site; });
+            return !better(*score_plan(c, options, k), *found->best, settings.objectives);
+        };
+        const auto without = [&](const std::string& site) {
+            auto options = found->best->options;
+            std::erase_if(options, [&](const plan_option& o) { return o.site == site; });
+            return options;
+        };
+        for (const site_choices& s : sites) {
+            EXPECT_TRUE(worse(without(s.site))) << run;
+            for (const plan_option& o : s.options) {
+                auto options = without(s.site);
+                options.push_back(o);
+                EXPECT_TRUE(worse(options)) << run << " " << o.site << " " << o.shape;
+            }
+        }
+    }
+}
+
+TEST(search, a_greedy_plan_is_never_better_than_the_exact_one_and_mostly_equal) {
+    xoshiro256 draw(32);
+    const calibration c = three_sites();
+    int equal = 0, runs = 0;
+    for (int run = 0; run < darlcore::testing::property_runs(300); ++run) {
+        std::vector<site_choices> sites;
+        for (const char* name : {"a", "b", "c"}) {
+            site_choices s{name, {}};
+            for (int k = 0; k < 4; ++k) s.options.push_back(random_option(draw, name));
+            sites.push_back(s);
+        }
+        campaign_config k;
+        k.horizon_s = 172800;
+        k.blocks_unassigned = 1 + static_cast<double>(draw.below(900));
+        search_settings settings;
+        const auto exact = search_plans(c, sites, k, settings);
+        settings.nodes_max = 1;
+        const auto greedy = search_plans(c, sites, k, settings);
+        ASSERT_TRUE(exact->exact && exact->best && greedy->best);
+        EXPECT_FALSE(greedy->exact);
+        EXPECT_FALSE(better(*greedy->best, *exact->best, settings.objectives)) << run;
+        EXPECT_LE(greedy->bound_s, greedy->best->time_s);
+        equal += compare(*greedy->best, *exact->best, settings.objectives).key.empty() ? 1 : 0;
+        ++runs;
+    }
+    EXPECT_GE(equal * 10, runs * 7) << equal << " of " << runs << " equal the exact plan";
+}
+
 }  // namespace

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <cmath>
-
 #include "backends/slurm/parse_json.hpp"
 #include "backends/slurm/shape.hpp"
 #include "darlcore/plan/estimate.hpp"
 #include "tests/plan/vector_support.hpp"
+#include "tests/slurm/same_json.hpp"
 
 namespace {
 
@@ -14,32 +13,6 @@ using plan_test::json::value;
 const value& cases() {
     static const value vectors = plan_test::read_vectors("slurm_cases.json");
     return vectors;
-}
-
-bool same(const value& actual, const value& expected);
-
-// Lists of flags and messages are contained; objects are subsets; numbers equal to 1e-9, or to the nine digits printed.
-bool contains_all(const value& actual, const value& expected) {
-    for (const auto& e : *expected.as_array()) {
-        bool found = false;
-        for (const auto& a : *actual.as_array()) found = found || same(a, e);
-        if (!found) return false;
-    }
-    return true;
-}
-
-bool same(const value& actual, const value& expected) {
-    if (expected.is_number())
-        return actual.is_number() && std::abs(*actual.as_double() - *expected.as_double()) <=
-                                         1e-9 * std::max(1.0, std::abs(*expected.as_double()));
-    if (expected.is_array()) return actual.is_array() && contains_all(actual, expected);
-    if (!expected.is_object()) return actual == expected;
-    if (!actual.is_object()) return false;
-    for (const auto& [key, e] : *expected.as_object()) {
-        const value* a = actual.find(key);
-        if (a == nullptr || !same(*a, e)) return false;
-    }
-    return true;
 }
 
 std::vector<std::string> args_of(const value& c) {
@@ -59,7 +32,7 @@ TEST(slurm_cases, every_text_is_read_as_stated) {
         const auto got = slurm::parse_as_json(kind, input == nullptr ? "" : *input,
                                               options == nullptr ? value() : *options, args_of(c));
         ASSERT_TRUE(got.has_value()) << plan_test::text(c, "id");
-        EXPECT_TRUE(same(*got, c.at("expect")))
+        EXPECT_TRUE(slurm_test::same(*got, c.at("expect")))
             << plan_test::text(c, "id") << ": " << plan_test::text(c, "why") << "\n"
             << plan_test::json::dump(*got) << "\nexpected " << plan_test::json::dump(c.at("expect"));
         ++seen;

@@ -152,4 +152,32 @@ TEST(collector, shapes_that_are_not_one_shape_are_refused_by_name) {
     EXPECT_NE(refusal(R"(["-p","gpu","-t","60"])", ",\"shapess\":1").find("unknown key 'shapess'"), std::string::npos);
 }
 
+TEST(collector, a_started_job_tells_how_long_it_waited_since_it_might_start) {
+    collector_config c;
+    c.site = "here";
+    c.shapes = {{"g1", {"-p", "gpu", "-N", "1", "-t", "1:00:00"}}};
+    std::string text =
+        "JobId=7 JobName=x Partition=gpu JobState=RUNNING SubmitTime=1788000000 EligibleTime=1788000600 "
+        "StartTime=1788001000\n";
+    std::vector<std::string> asked;
+    const auto stub = [&](const run_request& r) {
+        asked = r.argv;
+        run_answer a;
+        a.end = run_end::exited;
+        a.rc = 0;
+        a.out = text;
+        a.now_s = 1788001010;
+        return a;
+    };
+    const auto record = start_record(c, "g1", "7", stub);
+    ASSERT_TRUE(record.has_value()) << record.error().context;
+    EXPECT_EQ(*record->at("realised_s").as_i64(), 400);
+    EXPECT_EQ(*record->at("submit_s").as_i64(), 1788000600);
+    EXPECT_EQ(asked, (std::vector<std::string>{"scontrol", "-o", "show", "job", "7"}));
+    EXPECT_FALSE(start_record(c, "g2", "7", stub).has_value());
+    EXPECT_FALSE(start_record(c, "g1", "7; rm", stub).has_value());
+    text = "JobId=7 Partition=gpu SubmitTime=1788000000 EligibleTime=1788000600 StartTime=1788009000\n";
+    EXPECT_EQ(start_record(c, "g1", "7", stub).error().code, errc::not_found) << "it is only expected to start";
+}
+
 }  // namespace

@@ -5,6 +5,8 @@
 
 #include <filesystem>
 
+#include "darlcore/random.hpp"
+#include "darlcore/testing/budget.hpp"
 #include "tests/slurm/stub_command.hpp"
 
 namespace {
@@ -227,6 +229,54 @@ TEST(probe_store, answers_hold_a_bounded_part_and_say_so) {
     EXPECT_GT(got.lines.size(), 0U);
     EXPECT_TRUE(got.truncated);
     EXPECT_EQ(s->records(), 100U);
+}
+
+// Whatever a collector sends is kept or rejected, and the answers can still be given.
+TEST(probe_store, no_edit_of_a_record_breaks_the_store) {
+    const slurm_test::stub_folder folder;
+    auto s = probe_store::open(folder.file("probes"), now);
+    xoshiro256 draw(11);
+    const value odd[] = {value(),
+                         value(0),
+                         value(-1),
+                         value(1e308),
+                         value("x"),
+                         value(true),
+                         value(json::array{}),
+                         value(json::object{}),
+                         value(UINT64_MAX),
+                         value(0.5),
+                         value("here"),
+                         value(now)};
+    std::size_t accepted = 0, rejected = 0;
+    for (int run = 0; run < darlcore::testing::property_runs(200); ++run) {
+        std::vector<value> records;
+        for (int k = 0; k < 20; ++k) {
+            const std::string id = "m-" + std::to_string(run) + "-" + std::to_string(k);
+            value r =
+                draw.below(4) == 0 ? usage(id, draw.unit()) : probe(id, static_cast<double>(draw.below(9000)), 100);
+            if (draw.below(4) == 0) r.set("type", "start").set("submit_s", now - 60).set("realised_s", 5);
+            auto& members = *r.as_object();
+            for (std::uint64_t edits = draw.below(3); edits > 0; --edits)
+                members[draw.below(members.size())].second = odd[draw.below(std::size(odd))];
+            records.push_back(std::move(r));
+        }
+        const site_rule all = [](std::string_view) { return true; };
+        const auto reply = s->post(body(records), all, now);
+        ASSERT_TRUE(reply.has_value());
+        accepted += *reply->at("accepted").as_u64();
+        rejected += reply->at("rejected").size();
+        const value answer = s->estimates(now);
+        for (const value& e : *answer.at("estimates").as_array())
+            if (e.at("wait_s").as_double()) {
+                ASSERT_GE(*e.at("wait_s").as_double(), 0);
+            }
+    }
+    EXPECT_GT(accepted, 0U);
+    EXPECT_GT(rejected, 0U);
+    const auto again = probe_store::open(folder.file("probes"), now);
+    ASSERT_TRUE(again.has_value());
+    EXPECT_EQ(json::dump(again->estimates(now)), json::dump(s->estimates(now)));
 }
 
 }  // namespace

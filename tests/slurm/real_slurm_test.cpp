@@ -33,36 +33,48 @@ run_answer call(std::vector<std::string> argv, const std::string& conf = {}, dou
     return run_command(r, environment);
 }
 
-class real_slurm : public ::testing::Test {
-protected:
-    static void SetUpTestSuite() {
+// One cluster below a folder of its own; gone with this object.
+struct local_cluster {
+    std::string root, why_not, broken;
+
+    explicit local_cluster(const std::vector<std::string>& more) {
         const run_answer check = call({DARL_CLUSTER, "check"});
         if (check.rc != 0) {
-            why_not_ = check.out;
+            why_not = check.out;
             return;
         }
         std::string pattern = (std::filesystem::temp_directory_path() / "darl-cluster-XXXXXX").string();
-        root_ = ::mkdtemp(pattern.data());
-        const run_answer up = call({DARL_CLUSTER, "up", root_, "sitea:2"}, {}, 120);
-        if (up.rc != 0) broken_ = up.out + up.err;
+        root = ::mkdtemp(pattern.data());
+        std::vector<std::string> argv{DARL_CLUSTER, "up", root, "sitea:2"};
+        argv.insert(argv.end(), more.begin(), more.end());
+        const run_answer up = call(argv, {}, 120);
+        if (up.rc != 0) broken = up.out + up.err;
     }
-    static void TearDownTestSuite() {
-        if (root_.empty()) return;
-        call({DARL_CLUSTER, "down", root_}, {}, 60);
+    local_cluster(const local_cluster&) = delete;
+    local_cluster& operator=(const local_cluster&) = delete;
+    ~local_cluster() {
+        if (root.empty()) return;
+        call({DARL_CLUSTER, "down", root}, {}, 60);
         std::error_code ignored;
-        std::filesystem::remove_all(root_, ignored);
+        std::filesystem::remove_all(root, ignored);
     }
+};
+
+class real_slurm : public ::testing::Test {
+protected:
+    static void SetUpTestSuite() { cluster_.emplace(std::vector<std::string>{}); }
+    static void TearDownTestSuite() { cluster_.reset(); }
     void SetUp() override {
-        if (!why_not_.empty()) GTEST_SKIP() << why_not_;
-        ASSERT_EQ(broken_, "");
+        if (!cluster_->why_not.empty()) GTEST_SKIP() << cluster_->why_not;
+        ASSERT_EQ(cluster_->broken, "");
     }
     void TearDown() override {
-        if (root_.empty() || !broken_.empty()) return;
+        if (cluster_->root.empty() || !cluster_->broken.empty()) return;
         slurm({"scancel", "--full", "-u", std::to_string(::getuid())});
         wait_for([&] { return slurm({"squeue", "-h"}).out.empty(); });
     }
 
-    static std::string conf() { return root_ + "/sitea/slurm.conf"; }
+    static std::string conf() { return cluster_->root + "/sitea/slurm.conf"; }
     static run_answer slurm(std::vector<std::string> argv) { return call(std::move(argv), conf()); }
 
     // The scheduler works in rounds of two seconds; the condition, not the time, decides.
@@ -84,10 +96,10 @@ protected:
     static std::optional<double> wait_of(const json::value& record) { return record.at("wait_s").as_double(); }
     static std::string class_of(const json::value& record) { return *record.at("class").as_string(); }
 
-    static std::string root_, why_not_, broken_;
+    static std::optional<local_cluster> cluster_;
 };
 
-std::string real_slurm::root_, real_slurm::why_not_, real_slurm::broken_;
+std::optional<local_cluster> real_slurm::cluster_;
 
 const std::vector<std::string> one_node{"-p", "gpu", "-N", "1", "--exclusive", "-t", "60"};
 
@@ -173,9 +185,28 @@ TEST_F(real_slurm, no_controller_is_an_outage) {
     collector_config c;
     c.site = "sitea";
     c.shapes.push_back({"shape", one_node});
-    const std::string nowhere = root_ + "/nowhere.conf";
+    const std::string nowhere = cluster_->root + "/nowhere.conf";
     const auto r = probe_cycle(c, [&](const run_request& request) { return call(request.argv, nowhere, 3); }, {}).at(0);
     EXPECT_EQ(class_of(r), "outage");
+}
+
+TEST_F(real_slurm, a_job_that_started_tells_its_wait) {
+    const auto job = parse_submit(slurm({"sbatch", "--parsable", "-p", "gpu", "-N", "1", "--exclusive", "-t", "60",
+                                         "-o", "/dev/null", "--wrap", "sleep 100"})
+                                      .out);
+    ASSERT_TRUE(job.has_value());
+    collector_config c;
+    c.site = "sitea";
+    c.shapes.push_back({"shape", one_node});
+    const auto run = [](const run_request& r) { return call(r.argv, conf(), r.limit_s); };
+    result<json::value> record = fail(errc::not_found, "not asked");
+    ASSERT_TRUE(wait_for([&] {
+        record = start_record(c, "shape", std::to_string(job->job), run);
+        return record.has_value();
+    })) << record.error().context;
+    EXPECT_GE(*record->at("realised_s").as_double(), 0);
+    EXPECT_LE(*record->at("realised_s").as_double(), 60);
+    EXPECT_EQ(*record->at("partition").as_string(), "gpu");
 }
 
 }  // namespace

@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "adapters/cli/plan/input.hpp"
 
+#include <algorithm>
+#include <cmath>
 #include <set>
+#include <string_view>
 
 #include <fmt/format.h>
 
@@ -17,6 +20,7 @@ using darlcore::result;
 namespace {
 
 constexpr double age_max_s = 6 * 3600.0;
+constexpr std::uint32_t links_max = 100000;
 
 // The verdict that a row carries about its own probe; nothing when the row may be used.
 std::optional<exclusion> row_verdict(fields& f, const std::string& site, const std::string& shape) {
@@ -81,6 +85,12 @@ std::optional<double> row_wait(fields& f, const std::string& unit, double streng
     return *wait;
 }
 
+void take_flags(fields& f, reading_row& seen) {
+    if (const json::array* flags = f.list("flags", false))
+        for (const json::value& flag : *flags)
+            if (flag.as_string() != nullptr) seen.flags.push_back(*flag.as_string());
+}
+
 std::string named(const std::string& path, std::size_t index, const json::value& row, std::string_view key) {
     const json::value* name = row.find(key);
     const std::string* text = name == nullptr ? nullptr : name->as_string();
@@ -100,6 +110,7 @@ result<void> read_shape(const json::value& row, const std::string& where, const 
     seen.shape = shape.name;
     seen.kind = f.text("class", "accepted");
     seen.age_s = f.optional_number("age_s");
+    take_flags(f, seen);
     const auto verdict = row_verdict(f, site_name, shape.name);
     if (f.failure()) return *f.failure();
     if (verdict) {
@@ -264,25 +275,67 @@ result<void> read_config(const json::value& object, campaign_config& c) {
     return {};
 }
 
+// An argument of sbatch as plans carry it.
+bool is_plain_argument(std::string_view text) {
+    return std::all_of(text.begin(), text.end(), [](char c) {
+        const bool alnum = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9');
+        return alnum || std::string_view("_.,:=+@%/[]-").find(c) != std::string_view::npos;
+    });
+}
+
+std::vector<std::string> plain_arguments(fields& f) {
+    std::vector<std::string> args;
+    const json::array* list = f.list("args", false);
+    if (list == nullptr) return args;
+    for (const json::value& a : *list) {
+        if (a.as_string() == nullptr || !is_plain_argument(*a.as_string()))
+            f.refuse(
+                fmt::format("args[{}] must be text of [A-Za-z0-9_.,:=+@%/[]-]; anything else could mean something "
+                            "to a shell: remove it",
+                            args.size()));
+        args.push_back(a.as_string() == nullptr ? std::string() : *a.as_string());
+    }
+    return args;
+}
+
+// A list of finite numbers, 0 or more; empty when it is not given.
+std::vector<double> positive_list(fields& f, std::string_view key) {
+    std::vector<double> made;
+    const json::array* items = f.list(key, false);
+    if (items == nullptr) return made;
+    for (const json::value& v : *items) {
+        const auto n = v.as_double();
+        if (!n || !std::isfinite(*n) || *n < 0) {
+            f.refuse(fmt::format("{} must list finite numbers, 0 or more", key));
+            break;
+        }
+        made.push_back(*n);
+    }
+    return made;
+}
+
 result<void> read_option(const json::value& row, std::size_t i, double strength, campaign_input& into) {
-    fields f(row, named("options", i, row, "site"),
-             {"site",           "shape",     "nodes", "gpus",   "wait_s", "wait_raw_s",    "gamma",
-              "walltime_s",     "startup_s", "lanes", "links",  "chain",  "begin_s",       "lead_s",
-              "has_checkpoint", "class",     "age_s", "reason", "args",   "max_walltime_s"});
+    fields f(
+        row, named("options", i, row, "site"),
+        {"site",      "shape",  "nodes", "gpus",           "wait_s",  "wait_raw_s", "gamma",          "walltime_s",
+         "startup_s", "lanes",  "links", "chain",          "begin_s", "lead_s",     "has_checkpoint", "class",
+         "age_s",     "reason", "args",  "max_walltime_s", "flags",   "partition",  "waits_s",        "wait_ratios"});
     plan_option o;
     o.site = f.text("site");
     o.shape = f.text("shape", "");
     o.nodes = static_cast<std::uint32_t>(f.count("nodes", 1));
-    o.gpus = static_cast<std::uint32_t>(f.count("gpus"));
+    const bool usable = f.text("class", "accepted") == "accepted";  // else it is only listed, with its reason
+    o.gpus = static_cast<std::uint32_t>(usable ? f.count("gpus") : f.count("gpus", 1));
     if (o.shape.empty()) o.shape = fmt::format("{}gpu", o.gpus);
     reading_row seen;
     seen.site = o.site;
     seen.shape = o.shape;
     seen.kind = f.text("class", "accepted");
     seen.age_s = f.optional_number("age_s");
+    take_flags(f, seen);
     auto verdict = row_verdict(f, o.site, o.shape);
     if (!verdict && !f.failure()) o.wait_s = row_wait(f, "s", strength, seen).value_or(0);
-    o.walltime_s = f.number("walltime_s");
+    o.walltime_s = usable ? f.number("walltime_s") : f.number("walltime_s", 3600);
     o.startup_s = f.number("startup_s", 0);
     o.lanes = static_cast<std::uint32_t>(f.count("lanes", 1));
     o.links = static_cast<std::uint32_t>(f.count("links", 1));
@@ -295,10 +348,13 @@ result<void> read_option(const json::value& row, std::size_t i, double strength,
     else
         f.refuse(fmt::format("chain '{}' is unknown; use none, self or singleton", chain));
     if (!(o.walltime_s > 0)) f.refuse("walltime_s must be more than 0");
-    std::vector<std::string> args;
-    if (const json::array* list = f.list("args", false))
-        for (const auto& a : *list) args.push_back(a.as_string() == nullptr ? std::string() : *a.as_string());
+    if (!(o.startup_s >= 0 && o.begin_s >= 0 && o.lead_s >= 0))
+        f.refuse("startup_s, begin_s and lead_s must be 0 or more");
+    if (o.lanes == 0 || o.lanes > lanes_max) f.refuse(fmt::format("lanes must lie between 1 and {}", lanes_max));
+    if (o.links == 0 || o.links > links_max) f.refuse(fmt::format("links must lie between 1 and {}", links_max));
+    auto args = plain_arguments(f);
     const auto cap = f.optional_number("max_walltime_s");
+    option_waits waits{f.text("partition", ""), positive_list(f, "waits_s"), positive_list(f, "wait_ratios")};
     if (f.failure()) return *f.failure();
     if (!verdict && cap && o.walltime_s > *cap)
         verdict = exclusion{o.site,
@@ -321,6 +377,7 @@ result<void> read_option(const json::value& row, std::size_t i, double strength,
     }
     into.options.push_back(std::move(o));
     into.args.push_back(std::move(args));
+    into.waits.push_back(std::move(waits));
     return {};
 }
 
@@ -360,6 +417,7 @@ result<campaign_input> read_campaign(const json::value& document, const json::va
                                  "GPUs; " + cost.error().context,
                                  "add the figures of a finished run to the calibration"});
         made.args.erase(made.args.begin() + (o - made.options.begin()));
+        made.waits.erase(made.waits.begin() + (o - made.options.begin()));
         o = made.options.erase(o);
     }
     return made;

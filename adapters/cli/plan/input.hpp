@@ -25,6 +25,13 @@ struct reading_row {
     std::vector<std::string> flags;
 };
 
+/// What may become of an option's wait, as far as its row says.
+struct option_waits {
+    std::string partition;
+    std::vector<double> waits_s;  // readings of the queue, or past waits
+    std::vector<double> ratios;   // realised / predicted of own jobs
+};
+
 struct waterfill_input {
     darlcore::plan::waterfill_request request;
     std::vector<darlcore::plan::exclusion> excluded;  // shapes whose row says that they cannot be used
@@ -36,6 +43,7 @@ struct campaign_input {
     darlcore::plan::campaign_config config;
     std::vector<darlcore::plan::plan_option> options;
     std::vector<std::vector<std::string>> args;  // of each option, when given
+    std::vector<option_waits> waits;             // of each option: what draws are made from
     std::vector<darlcore::plan::exclusion> excluded;
     std::vector<reading_row> readings;
     bool several_per_site = false;  // then the planner chooses

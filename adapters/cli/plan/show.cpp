@@ -6,12 +6,14 @@
 #include <fmt/format.h>
 
 #include "adapters/cli/plan/output.hpp"
+#include "adapters/formats/page.hpp"
 
 namespace darl::plan_io {
 
 using darlcore::errc;
 using darlcore::fail;
 using darlcore::result;
+namespace page = darlcore::page;
 
 namespace {
 
@@ -163,6 +165,26 @@ std::string alternatives_text(const json::value& d) {
     return rows.empty() ? out : out + "planned anew with:\n" + rows;
 }
 
+std::string chances_text(const json::value& d) {
+    const json::value* about = d.find("distribution");
+    if (about == nullptr || about->is_null()) return {};
+    std::string out =
+        fmt::format("under drawn waits ({:g} draws, seed {:g}): time to target p10 / p50 / p90, regret mean / p90\n",
+                    number(*about, "draws"), number(*about, "seed"));
+    for (const json::value& r : list(d, "distributions")) {
+        out +=
+            fmt::format("  {:<14} {} / {} / {}, {} / {}", text(r, "name"), duration(r, "p10_s"), duration(r, "p50_s"),
+                        duration(r, "p90_s"), duration(r, "regret_mean_s"), duration(r, "regret_p90_s"));
+        if (number(*about, "deadline_s") > 0) out += fmt::format("; in time {:.0f} %", 100 * number(r, "by_deadline"));
+        if (number(r, "trapped") > 0) out += fmt::format("; trapped {:.0f} %", 100 * number(r, "trapped"));
+        out += "\n";
+    }
+    for (const json::value& w : list(d, "waits_from"))
+        out += fmt::format("  waits of {} {}: {}, {:g} samples\n", text(w, "site"), text(w, "shape"), text(w, "source"),
+                           number(w, "samples"));
+    return out;
+}
+
 std::string campaign_text(const json::value& d) {
     const json::value& p = d.at("recommended");
     const double until = std::max(number(p, "run_end_s"), 1.0);
@@ -189,86 +211,47 @@ std::string campaign_text(const json::value& d) {
                            number(o, "begin_s"), number(o, "accumulation"));
     const bool exact = d.find("exact") != nullptr && d.at("exact").as_bool().value_or(false);
     if (!exact) out += fmt::format("not proven best; at most {} better plans could exist\n", duration(d, "gap_s"));
-    return out + alternatives_text(d) + readings_text(d) + excluded_text(d);
+    return out + alternatives_text(d) + chances_text(d) + readings_text(d) + excluded_text(d);
 }
 
-std::string escaped(std::string_view raw) {
-    std::string out;
-    for (const char c : raw) {
-        switch (c) {
-            case '&':
-                out += "&amp;";
-                break;
-            case '<':
-                out += "&lt;";
-                break;
-            case '>':
-                out += "&gt;";
-                break;
-            case '"':
-                out += "&quot;";
-                break;
-            case '\'':
-                out += "&#39;";
-                break;
-            default:
-                out.push_back(c);
-        }
-    }
-    return out;
-}
+constexpr std::string_view fills[] = {"none", "#d8d8d8", "#f0c674", "#7aa6da", "#2a8c55", "#eeeeee"};
 
-std::string svg_row(double y, const std::string& name, const std::vector<presence>& parts, double until_s) {
-    constexpr std::string_view colours[] = {"none", "#d8d8d8", "#f0c674", "#7aa6da", "#2a8c55", "#eeeeee"};
-    std::string out = fmt::format("<text x=\"4\" y=\"{}\">{}</text>\n", y + 15, escaped(name));
-    std::vector<presence> sorted = parts;
-    std::stable_sort(sorted.begin(), sorted.end(), [](const auto& a, const auto& b) {
+// The presence of a site, what matters most on top.
+page::presence_row row_of(const std::string& name, std::vector<presence> parts) {
+    std::stable_sort(parts.begin(), parts.end(), [](const auto& a, const auto& b) {
         return (a.what == 5 ? 0 : a.what) < (b.what == 5 ? 0 : b.what);
     });
-    for (const presence& p : sorted) {
-        const double start = std::clamp(p.start_s / until_s, 0.0, 1.0);
-        const double end = std::clamp(p.end_s / until_s, 0.0, 1.0);
-        if (end > start)
-            out += fmt::format("<rect x=\"{:.2f}\" y=\"{}\" width=\"{:.2f}\" height=\"20\" fill=\"{}\"/>\n",
-                               140 + 640 * start, y, 640 * (end - start), colours[static_cast<std::size_t>(p.what)]);
-    }
-    return out;
+    page::presence_row row{name, {}};
+    for (const presence& p : parts) row.parts.push_back({p.start_s, p.end_s, fills[static_cast<std::size_t>(p.what)]});
+    return row;
 }
 
-std::string svg_of(const json::value& d) {
-    std::string rows;
-    double y = 6, until = 1;
+std::string chart_of(const json::value& d) {
+    std::vector<page::presence_row> rows;
+    std::vector<std::pair<double, std::string>> notes;
+    double until = 1;
     if (text(d, "kind") == "campaign") {
         const json::value& p = d.at("recommended");
         until = std::max(number(p, "run_end_s"), 1.0);
-        for (const json::value& s : list(p, "sites")) {
-            rows += svg_row(y, text(s, "site"), presence_of(p, s), until);
-            y += 28;
-        }
-        double next_y = y;
-        for (const json::value& v : list(p, "intervals")) {
-            const double x = 140 + 640 * std::clamp(number(v, "start_s") / until, 0.0, 1.0);
-            const double width = 640 * std::clamp((number(v, "end_s") - number(v, "start_s")) / until, 0.0, 1.0);
-            if (width > 30)
-                rows += fmt::format("<text x=\"{:.1f}\" y=\"{}\" font-size=\"11\">{:g} rounds</text>\n", x, next_y + 12,
-                                    number(v, "rounds"));
-        }
-        y += 18;
+        for (const json::value& s : list(p, "sites")) rows.push_back(row_of(text(s, "site"), presence_of(p, s)));
+        for (const json::value& v : list(p, "intervals"))
+            if (number(v, "end_s") - number(v, "start_s") > until / 20)
+                notes.emplace_back(number(v, "start_s"), fmt::format("{:g} rounds", number(v, "rounds")));
     } else if (const json::value* sites = d.find("sites"); sites != nullptr && sites->as_object() != nullptr) {
         until = std::max(number(d, "makespan_h"), 1e-9);
         for (const auto& [name, s] : *sites->as_object()) {
             std::vector<presence> parts;
             if (number(s, "units") > 0)
                 parts = {{0, number(s, "start_h"), 1}, {number(s, "start_h"), number(s, "finish_h"), 4}};
-            rows += svg_row(y, name, parts, until);
-            y += 28;
+            rows.push_back(row_of(name, std::move(parts)));
         }
     }
-    return fmt::format(
-        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 800 {0}\" width=\"800\" height=\"{0}\" role=\"img\" "
-        "aria-label=\"who is present when\" font-family=\"sans-serif\" font-size=\"13\">\n{1}</svg>\n",
-        y + 6, rows);
+    return page::presence_chart("who is present when", rows, until, notes);
 }
+
+constexpr std::string_view style =
+    "body{font-family:sans-serif;max-width:60em;margin:2em auto}pre{background:#f6f6f6;padding:1em;overflow:auto}"
+    "span{padding:0 .5em}";
 
 result<void> check_document(const json::value& d) {
     const std::string kind = text(d, "kind");
@@ -290,15 +273,13 @@ result<std::string> plan_text(const json::value& d) {
 result<std::string> plan_html(const json::value& d) {
     const auto body = plan_text(d);
     if (!body) return body.error();
-    return fmt::format(
-        "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><title>darl plan</title>\n"
-        "<style>body{{font-family:sans-serif;max-width:60em;margin:2em "
-        "auto}}pre{{background:#f6f6f6;padding:1em;overflow:auto}}"
-        "span{{padding:0 .5em}}</style></head>\n<body><h1>{}</h1>\n{}"
+    const std::string title = text(d, "kind") == "campaign" ? "Campaign plan" : "Waterfill plan";
+    const std::string legend =
         "<p><span style=\"background:#d8d8d8\">queued</span> <span style=\"background:#f0c674\">starting</span> "
-        "<span style=\"background:#7aa6da\">alone</span> <span "
-        "style=\"background:#2a8c55\">together</span></p>\n<pre>{}</pre>\n</body></html>\n",
-        text(d, "kind") == "campaign" ? "Campaign plan" : "Waterfill plan", svg_of(d), escaped(*body));
+        "<span style=\"background:#7aa6da\">alone</span> <span style=\"background:#2a8c55\">together</span></p>\n";
+    return page::document(
+        "darl plan", style,
+        fmt::format("<h1>{}</h1>\n{}{}<pre>{}</pre>\n", title, chart_of(d), legend, page::escape(*body)));
 }
 
 }  // namespace darl::plan_io

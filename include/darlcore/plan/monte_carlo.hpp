@@ -23,7 +23,8 @@ struct monte_carlo_settings {
     std::uint64_t seed = 1;
     std::size_t draws = 200;
     std::optional<double> deadline_s;
-    bool oracle = true;  // also search with the drawn waits known
+    bool oracle = true;                 // also search with the drawn waits known
+    std::function<bool()> out_of_time;  // asked in those searches; empty: no limit
 };
 
 /// What a plan came to over the draws. Times of draws in which the target was not reached are infinite.
@@ -84,6 +85,7 @@ inline result<std::vector<plan_distribution>> monte_carlo(const calibration& c,
     search_settings by_time;
     by_time.objectives.order = {objective::time};
     by_time.objectives.time_grain_s = 1;
+    by_time.out_of_time = s.out_of_time;
     for (std::size_t draw = 0; draw < s.draws; ++draw) {
         double oracle = std::numeric_limits<double>::infinity();
         for (std::size_t p = 0; p < plans.size(); ++p) {

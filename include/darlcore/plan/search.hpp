@@ -14,28 +14,19 @@
 #include <vector>
 
 #include "darlcore/plan/capacity.hpp"
+#include "darlcore/plan/greedy.hpp"
 #include "darlcore/plan/objective.hpp"
 
 namespace darlcore::plan {
-
-/// What could be submitted at one site; a plan takes one of them or none.
-struct site_choices {
-    std::string site;
-    std::vector<plan_option> options;
-};
-
-struct search_settings {
-    objective_settings objectives;
-    std::uint64_t nodes_max = 2000000;
-    std::size_t runners_up = 5;
-    std::function<bool()> out_of_time;  // asked now and then; empty: no limit
-};
 
 /// A plan that lost, and the first key in which it is worse than the best.
 struct losing_plan {
     scored_plan plan;
     std::string lost_by;
 };
+
+/// Beyond the exact search, so many of the sets that were tried are told.
+inline constexpr std::size_t sets_shown_max = 20;
 
 struct search_result {
     std::optional<scored_plan> best;
@@ -223,23 +214,52 @@ inline void summarize(search_result& out, std::vector<std::optional<scored_plan>
 
 }  // namespace detail
 
-/// Sites beyond this number are searched without a claim of exactness.
+namespace detail {
+
+/// The greedy plan in place of the exact one, or beside what an unfinished search has seen.
+inline result<void> add_greedy(search_result& out, const calibration& c, const campaign_config& config,
+                               const search_settings& s, std::span<const site_choices* const> sites) {
+    out.exact = false;
+    greedy_search greedy(c, config, s, sites);
+    auto found = greedy.run();
+    if (!found) return found.error();
+    if (!*found) return {};
+    const std::optional<scored_plan> former = out.best;
+    if (former && !better(**found, *former, s.objectives)) return {};
+    out.best = std::move(*found);
+    const auto lost = [&](const scored_plan& p) { return losing_plan{p, compare(p, *out.best, s.objectives).key}; };
+    if (former) {  // the rest stands as it was, against the new best
+        out.per_set.push_back({*former, {}});
+        for (auto* list : {&out.per_set, &out.runners_up})
+            for (losing_plan& l : *list) l = lost(l.plan);
+        return {};
+    }
+    for (const auto& [set, plan] : greedy.by_set())
+        if (plan.options != out.best->options) out.per_set.push_back(lost(plan));
+    std::stable_sort(out.per_set.begin(), out.per_set.end(),
+                     [&](const auto& a, const auto& b) { return better(a.plan, b.plan, s.objectives); });
+    if (out.per_set.size() > sets_shown_max) out.per_set.resize(sets_shown_max);
+    return {};
+}
+
+}  // namespace detail
+
+/// Up to this many sites every set of them is searched.
 inline constexpr std::size_t search_sites_max = 8;
 
 /// The best plan over all sets of sites and all of their options: branch and bound per set of sites, so that the best
 /// of every set is known too. The bound of a partial plan is the water level without barrier, overhead or restriction
 /// of the undecided sites; it prunes only when time is the first objective and strictly worse than the best plan's.
-/// Promises: `exact` is true only if every tree was closed within `nodes_max` and the time given; else the best plan
-/// seen and its gap to the bound. Same input, same answer. Errors: those of make_campaign; errc::invalid_argument for
-/// more than 8 sites (leave out those with the fewest samples a second).
+/// Beyond 8 sites, and where the tree was not closed within `nodes_max` and the time given, the answer is at least as
+/// good as the greedy plan (marginal gain, then exchanges).
+/// Promises: `exact` is true only if every tree was closed; else the best plan seen and its gap to the bound. Same
+/// input, same answer (but for the time limit). Errors: those of make_campaign.
 inline result<search_result> search_plans(const calibration& c, std::span<const site_choices> all,
                                           const campaign_config& config, const search_settings& settings) {
     search_result out;
     std::vector<const site_choices*> sites;
     for (const site_choices& s : all)
         if (!s.options.empty()) sites.push_back(&s);
-    if (sites.size() > search_sites_max)
-        return fail(errc::invalid_argument, "more than 8 sites to choose from; leave out the slowest");
     campaign_config quiet = config;
     quiet.collect_intervals = false;
     quiet.collect_rounds = false;
@@ -248,7 +268,8 @@ inline result<search_result> search_plans(const calibration& c, std::span<const 
         for (const plan_option& o : sites[i]->options) supply[i].emplace_back(c, o, config);
     detail::set_search search(c, quiet, settings, out);
     out.bound_s = search.bound_s(supply);
-    std::vector<std::optional<scored_plan>> by_set(std::size_t{1} << sites.size());
+    const bool all_sets = sites.size() <= search_sites_max;
+    std::vector<std::optional<scored_plan>> by_set(all_sets ? std::size_t{1} << sites.size() : 1);
     for (std::size_t mask = by_set.size() - 1; mask > 0; --mask) {
         std::vector<const site_choices*> members;
         std::vector<const std::vector<detail::option_supply>*> member_supply;
@@ -261,6 +282,8 @@ inline result<search_result> search_plans(const calibration& c, std::span<const 
         by_set[mask] = search.best();
     }
     detail::summarize(out, by_set, search.kept(), sites, settings);
+    if (!all_sets || !out.exact)
+        if (auto ok = detail::add_greedy(out, c, quiet, settings, sites); !ok) return ok.error();
     if (out.best && !std::isinf(out.best->time_s))
         out.gap_s = out.exact ? 0 : std::max(0.0, out.best->time_s - out.bound_s);
     return out;
