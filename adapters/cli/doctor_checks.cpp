@@ -19,6 +19,7 @@
 
 #include <fmt/format.h>
 
+#include "adapters/cli/train_inputs.hpp"
 #include "adapters/formats/token_corpus.hpp"
 #include "backends/curl/json_call.hpp"
 #include "backends/torch/compute_environment.hpp"
@@ -148,6 +149,27 @@ health_check check_one_corpus(const std::string& path, const char* key, bool dee
     vocabulary = corpus->manifest().vocab_size;
     return pass("corpus", key,
                 fmt::format("{} windows of {} ids{}", n, corpus->window(), deep ? ", every byte checked" : ""));
+}
+
+void check_sizes(const run_config& c, const models::model_config& model, std::uint64_t& folder_bytes,
+                 health_report& out) {
+    std::uint64_t parameters = 0;
+    for (const auto& spec : models::parameter_specs(model)) parameters += static_cast<std::uint64_t>(spec.elements());
+    out.push_back(pass("model", "model.flavour", fmt::format("{}: {} parameters", c.flavour, parameters)));
+    // two checkpoints of two moments in f32, one being written, two generations and two deltas in bf16
+    folder_bytes = parameters * (3 * 8 + 4 * 2);
+    out.push_back(
+        pass("derived", "sizes",
+             fmt::format("generation and contribution {} each way, checkpoint {}",
+                         mib(2.0 * static_cast<double>(parameters)), mib(8.0 * static_cast<double>(parameters)))));
+}
+
+health_report check_pictures(const run_config& c, std::uint64_t& folder_bytes) {
+    const auto parts = open_parts(c);
+    if (!parts) return {failed("corpus", "data.manifest", parts.error().context, "darl init shows the forms")};
+    health_report out{pass("corpus", "data.manifest", fmt::format("{} pictures", parts->num_windows))};
+    check_sizes(c, parts->settings.model, folder_bytes, out);
+    return out;
 }
 
 }  // namespace
@@ -280,6 +302,7 @@ health_report check_phase(const run_config& c, std::uint64_t ranks) {
 }
 
 health_report check_inputs(const run_config& c, bool deep, std::uint64_t& folder_bytes) {
+    if (c.flavour == "resnet18") return check_pictures(c, folder_bytes);
     health_report out;
     std::uint64_t vocabulary = 512, held_out_vocabulary = 512;
     out.push_back(check_one_corpus(c.manifest, "data.manifest", deep, vocabulary));
@@ -292,15 +315,7 @@ health_report check_inputs(const run_config& c, bool deep, std::uint64_t& folder
         out.push_back(failed("model", "model.flavour", model.error().context, "darl init shows the names"));
         return out;
     }
-    std::uint64_t parameters = 0;
-    for (const auto& spec : models::parameter_specs(*model)) parameters += static_cast<std::uint64_t>(spec.elements());
-    out.push_back(pass("model", "model.flavour", fmt::format("{}: {} parameters", c.flavour, parameters)));
-    // two checkpoints of two moments in f32, one being written, two generations and two deltas in bf16
-    folder_bytes = parameters * (3 * 8 + 4 * 2);
-    out.push_back(
-        pass("derived", "sizes",
-             fmt::format("generation and contribution {} each way, checkpoint {}",
-                         mib(2.0 * static_cast<double>(parameters)), mib(8.0 * static_cast<double>(parameters)))));
+    check_sizes(c, *model, folder_bytes, out);
     return out;
 }
 

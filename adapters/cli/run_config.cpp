@@ -45,9 +45,10 @@ const std::vector<key_spec>& schema() {
         {"run", "work_dir", &c::work_dir, 0, 0, "folder",
          "checkpoints, contributions and metrics of this site; must survive a requeue"},
         {"model", "flavour", &c::flavour, 0, 0, "",
-         "geometry of the model: debug-1m, debug-3m, debug-10m, 0.6B ... 32B"},
+         "debug-1m, debug-3m, debug-10m, 0.6B ... 32B; resnet18 for pictures (SGD with Nesterov momentum beta1)"},
         {"data", "manifest", &c::manifest, 0, 0, "file",
-         "manifest.json of the training shards (darl tokenize writes it)"},
+         "manifest.json of the training shards (darl tokenize writes it); pictures: cifar10:FILE,... or "
+         "idx:IMAGES,LABELS"},
         {"data", "held_out", &c::held_out, 0, 0, "file", "manifest.json of the held-out set; disjoint from training"},
         {"data", "tokenizer", &c::tokenizer, 0, 0, "", "bytes, or a tokenizer.json"},
         {"data", "seq_len", &c::seq_len, 1, 1048576, "tokens",

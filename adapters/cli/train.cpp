@@ -22,9 +22,9 @@
 #include "adapters/cli/run_config.hpp"
 #include "adapters/cli/token_input.hpp"
 #include "adapters/cli/torch_trainer.hpp"
+#include "adapters/cli/train_inputs.hpp"
 #include "adapters/formats/json.hpp"
 #include "backends/torch/compute_environment.hpp"
-#include "backends/torch/token_source.hpp"
 #include "darlcore/hex.hpp"
 
 namespace darl {
@@ -46,6 +46,7 @@ struct train_options {
     std::string token_file;
     std::string proxy;
     std::string out;
+    std::string score;
     bool take_over = false;
     bool insecure = false;
     bool centralised = false;
@@ -60,83 +61,34 @@ struct train_options {
 // Ranks wait for the leader's next order as long as the leader waits for the server.
 constexpr std::int64_t rank_patience_ms = std::int64_t{7} * 24 * 3600 * 1000;
 
-training::lr_schedule schedule_of(const run_config& c) {
-    training::lr_schedule s;
-    s.peak = c.peak_lr;
-    s.warmup_steps = static_cast<std::uint64_t>(c.warmup_steps);
-    s.total_steps = c.total_steps > 0 ? static_cast<std::uint64_t>(c.total_steps) : std::uint64_t{1} << 40U;
-    s.decay_fraction = c.total_steps > 0 ? c.decay_fraction : 0;
-    s.floor_fraction = c.min_lr_factor;
-    return s;
-}
-
-result<training::trainer_settings> settings_of(const run_config& c, const formats::token_manifest& corpus) {
-    training::trainer_settings t;
-    auto model = models::flavour(c.flavour, static_cast<std::int64_t>((corpus.vocab_size + 255) / 256 * 256));
-    if (!model) return model.error();
-    t.model = *model;
-    t.seed = c.seed;
-    t.seq_len = corpus.seq_len;
-    t.batch = static_cast<std::uint64_t>(c.batch);
-    t.accumulate = static_cast<std::uint64_t>(c.accumulate);
-    t.schedule = schedule_of(c);
-    t.beta1 = c.beta1;
-    t.beta2 = c.beta2;
-    t.eps = c.eps;
-    t.weight_decay = c.weight_decay;
-    t.clip_norm = c.clip;
-    return t;
-}
-
-space_parameters space_of(const run_config& c, const formats::token_manifest& corpus) {
-    space_parameters s;
-    s.num_samples = corpus.num_windows;
-    s.block_size = static_cast<std::uint64_t>(c.block_size);
-    s.seed = c.seed;
-    return s;
-}
-
-std::string hex(std::span<const std::uint8_t> bytes) { return to_hex(bytes); }
-
 incarnation random_incarnation() {
     std::random_device source;
     const auto word = [&] { return (static_cast<std::uint64_t>(source()) << 32U) | source(); };
     return {word() | 1U, word()};
 }
 
-result<std::shared_ptr<const formats::token_corpus>> open_corpus(const std::string& path, const char* key) {
-    if (path.empty())
-        return fail(errc::invalid_argument,
-                    fmt::format("{} is not set; 'darl tokenize' writes a manifest to name there", key));
-    auto corpus = formats::token_corpus::open(path);
-    if (!corpus) return corpus.error();
-    return std::shared_ptr<const formats::token_corpus>(
-        std::make_shared<const formats::token_corpus>(*std::move(corpus)));
-}
-
 std::string checkpoint_folder(const run_config& c) { return c.work_dir + "/checkpoints"; }
 
 void log_line(const std::string& site, std::string_view text) { fmt::print(stderr, "{}: {}\n", site, text); }
 
-result<site::session_settings> session_of(const run_config& c, const train_options& o,
-                                          const formats::token_corpus& corpus, const torch_trainer& trainer,
-                                          const incarnation& me) {
-    auto space = block_space::make(space_of(c, corpus.manifest()));
+result<site::session_settings> session_of(const run_config& c, const train_options& o, const site_parts& parts,
+                                          const torch_trainer& trainer, const incarnation& me) {
+    auto space = block_space::make(space_of(c, parts.num_windows));
     if (!space) return space.error();
-    const auto content = corpus.content();
+    const auto content = parts.content();
     if (!content) return content.error();
     site::session_settings s;
     s.hello.who = {site_id{o.site}, me};
     s.hello.protocol = 2;
-    s.hello.digest = hex(space->digest(epoch_index{0}));
+    s.hello.digest = to_hex(space->digest(epoch_index{0}));
     s.hello.ranks = o.ranks;
-    s.hello.num_samples = corpus.num_windows();
+    s.hello.num_samples = parts.num_windows;
     s.hello.block_size = static_cast<std::uint64_t>(c.block_size);
-    s.hello.corpus = hex(corpus.identity());
-    s.hello.corpus_content = hex(*content);
+    s.hello.corpus = parts.identity;
+    s.hello.corpus_content = *content;
     s.join.who = s.hello.who;
     s.join.pins = {
-        trainer.layout_digest(), training::schedule_digest(schedule_of(c)), corpus.manifest().seq_len, {"bf16", "f32"}};
+        trainer.layout_digest(), training::schedule_digest(schedule_of(c)), parts.settings.seq_len, {"bf16", "f32"}};
     s.join.software = "darlcore";
     s.take_over = o.take_over;
     s.windows_per_step = static_cast<std::uint64_t>(c.batch * c.accumulate) * o.ranks;
@@ -156,38 +108,6 @@ result<site::session_settings> session_of(const run_config& c, const train_optio
         s.next_counter = number("next_counter");
     }
     return s;
-}
-
-// What every rank of a site opens.
-struct site_parts {
-    std::shared_ptr<const formats::token_corpus> corpus;
-    training::trainer_settings settings;
-    std::unique_ptr<training::window_source> windows;
-    std::unique_ptr<training::window_source> held_out;
-    std::string held_out_digest;  // of its text; rides in every evaluation
-};
-
-result<site_parts> parts_of(const run_config& c) {
-    site_parts out;
-    auto corpus = open_corpus(c.manifest, "data.manifest");
-    if (!corpus) return corpus.error();
-    out.corpus = *corpus;
-    auto settings = settings_of(c, out.corpus->manifest());
-    if (!settings) return settings.error();
-    out.settings = *settings;
-    auto windows = training::token_source(out.corpus, out.settings.model.vocab_size);
-    if (!windows) return windows.error();
-    out.windows = *std::move(windows);
-    if (c.held_out.empty()) return out;
-    auto held_out = open_corpus(c.held_out, "data.held_out");
-    if (!held_out) return held_out.error();
-    const auto content = (*held_out)->content();
-    if (!content) return content.error();
-    out.held_out_digest = hex(*content);
-    auto source = training::token_source(*held_out, out.settings.model.vocab_size);
-    if (!source) return source.error();
-    out.held_out = *std::move(source);
-    return out;
 }
 
 // The first span that has more than one block loses one, or is trained with one block twice: the audit must see it.
@@ -251,13 +171,13 @@ result<local_ranks> gather_ranks(const run_config& c, const train_options& o,
 
 result<int> run_follower(const run_config& c, const train_options& o) {
     for (const int signal : {SIGTERM, SIGINT, SIGUSR1}) std::signal(signal, SIG_IGN);  // the leader decides
-    auto parts = parts_of(c);
+    auto parts = open_parts(c);
     if (!parts) return parts.error();
     auto group = training::gloo_communicator({"127.0.0.1", o.rank_port, o.rank, o.ranks, rank_patience_ms});
     if (!group) return group.error();
     auto trainer = training::inner_trainer::create(parts->settings, **group);
     if (!trainer) return trainer.error();
-    const follower_inputs in{space_of(c, parts->corpus->manifest()), parts->windows.get(), parts->held_out.get(),
+    const follower_inputs in{space_of(c, parts->num_windows), parts->windows.get(), parts->held_out.get(),
                              static_cast<std::uint64_t>(c.eval_windows)};
     if (auto followed = follow_orders(**group, *trainer, in); !followed) return followed.error();
     return exit_ok;
@@ -285,7 +205,7 @@ torch_trainer::options trainer_options(const session& s, const run_config& c, co
                                        const site_parts& parts, const incarnation& me, breakdown& broken) {
     torch_trainer::options to;
     to.settings = parts.settings;
-    to.space = space_of(c, parts.corpus->manifest());
+    to.space = space_of(c, parts.num_windows);
     to.site = o.site;
     to.incarnation = to_text(me);
     to.work_dir = c.work_dir;
@@ -307,7 +227,7 @@ result<int> run_federated(const session& s, const run_config& c, const train_opt
     if (!server) return server.error();
     auto faults = faults_of(o.fault);
     if (!faults) return faults.error();
-    auto parts = parts_of(c);
+    auto parts = open_parts(c);
     if (!parts) return parts.error();
     std::error_code failed;
     std::filesystem::create_directories(c.work_dir, failed);
@@ -320,7 +240,7 @@ result<int> run_federated(const session& s, const run_config& c, const train_opt
     to.faults = *faults;
     auto trainer = torch_trainer::make(to, *ranks->group, std::move(parts->windows), std::move(parts->held_out));
     if (!trainer) return trainer.error();
-    auto session = session_of(c, o, *parts->corpus, **trainer, me);
+    auto session = session_of(c, o, *parts, **trainer, me);
     if (!session) return session.error();
     client::driver_options d;
     d.server = *server;
@@ -370,15 +290,17 @@ training::phase_hooks whole_epoch(std::uint64_t blocks, std::uint64_t log_every,
     return hooks;
 }
 
-// One rank of the baseline; all of them make the same calls.
+// One rank of the baseline; all of them make the same calls. With `weights` nothing is trained: they are scored.
 result<baseline> baseline_of(const run_config& c, const site_parts& parts, training::communicator& ranks,
-                             const std::string& out_folder) {
-    const auto map = block_space::build(space_of(c, parts.corpus->manifest()), epoch_index{0});
+                             const std::string& weights, const std::string& out_folder) {
+    const auto map = block_space::build(space_of(c, parts.num_windows), epoch_index{0});
     if (!map) return map.error();
     auto trainer = training::inner_trainer::create(parts.settings, ranks);
     if (!trainer) return trainer.error();
     trainer->initialise();
     baseline out;
+    if (!weights.empty())
+        if (auto loaded = trainer->load_generation(weights); !loaded) return loaded.error();
     const auto score = [&](training::evaluation& into) -> result<void> {
         if (!parts.held_out) return {};
         auto scored = trainer->evaluate(*parts.held_out, static_cast<std::uint64_t>(c.eval_windows));
@@ -387,6 +309,10 @@ result<baseline> baseline_of(const run_config& c, const site_parts& parts, train
         return {};
     };
     if (auto scored = score(out.before); !scored) return scored.error();
+    if (!weights.empty()) {
+        out.after = out.before;
+        return out;
+    }
     auto trained = trainer->train_phase(
         *map, *parts.windows, whole_epoch((*map)->num_blocks(), static_cast<std::uint64_t>(c.log_every), out.curve));
     if (!trained) return trained.error();
@@ -405,7 +331,7 @@ result<baseline> baseline_of(const run_config& c, const site_parts& parts, train
 
 // Trains every window of the epoch once, with the batch of all sites together; ranks are threads.
 result<baseline> run_centralised(const run_config& c, const train_options& o) {
-    auto parts = parts_of(c);
+    auto parts = open_parts(c);
     if (!parts) return parts.error();
     if (o.global_batch != 0) {
         parts->settings.batch = o.global_batch;
@@ -417,14 +343,21 @@ result<baseline> run_centralised(const run_config& c, const train_options& o) {
     parts->settings.batch /= o.ranks;
     const auto ranks = training::thread_communicators(o.ranks);
     std::vector<std::thread> others;
-    for (unsigned r = 1; r < o.ranks; ++r) others.emplace_back([&, r] { (void)baseline_of(c, *parts, *ranks[r], {}); });
-    auto out = baseline_of(c, *parts, *ranks[0], o.out);
+    for (unsigned r = 1; r < o.ranks; ++r)
+        others.emplace_back([&, r] { (void)baseline_of(c, *parts, *ranks[r], o.score, {}); });
+    auto out = baseline_of(c, *parts, *ranks[0], o.score, o.out);
     if (!out) ranks[0]->abort();
     for (auto& t : others) t.join();
     return out;
 }
 
 json::value optional_number(std::optional<double> v) { return v ? json::value(*v) : json::value(); }
+
+// Of pictures; a language model has none.
+json::value accuracy_of(const training::evaluation& e) {
+    if (e.correct == 0) return {};
+    return static_cast<double>(e.correct) / static_cast<double>(e.windows);
+}
 
 void print_baseline(const session& s, const baseline& b, std::uint64_t batch) {
     json::value out = json::make_object(
@@ -436,9 +369,13 @@ void print_baseline(const session& s, const baseline& b, std::uint64_t batch) {
          {"untrained_perplexity", optional_number(b.before.perplexity())},
          {"perplexity", optional_number(b.after.perplexity())},
          {"loss", optional_number(b.after.loss())},
+         {"accuracy", accuracy_of(b.after)},
          {"curve", b.curve}});
     if (s.json) return print_line(json::dump(out));
     print_line(fmt::format("{} steps of {} windows, {} tokens", b.trained.steps, batch, b.trained.tokens));
+    if (b.after.correct > 0)
+        return print_line(
+            fmt::format("accuracy {:.4f} on {} pictures", *accuracy_of(b.after).as_double(), b.after.windows));
     if (b.after.perplexity())
         print_line(fmt::format("held-out perplexity {:.3f} (untrained {:.3f})", *b.after.perplexity(),
                                *b.before.perplexity()));
@@ -498,6 +435,7 @@ void add_train(CLI::App& app, session& s) {
     command->add_option("--rank", o->rank)->group("");
     command->add_option("--rank-port", o->rank_port)->group("");
     command->add_option("--fault", o->fault)->group("");
+    command->add_option("--score", o->score, "with --centralised: only score this generation (safetensors)");
     command->add_option("--out", o->out, "folder for the baseline's model");
     take_settings(command, s);
     command->footer(

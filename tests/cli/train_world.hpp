@@ -121,8 +121,11 @@ public:
     }
     /// The audit of `darl demo` and `darl simulate`, over the records of all sites of this world.
     [[nodiscard]] audit_report audit() {
+        return audit_of(count_of(*darlcore::json::parse(text_of(config.manifest)), "num_windows"));
+    }
+    [[nodiscard]] audit_report audit_of(std::uint64_t windows) {
         audit_input in;
-        in.space.num_samples = count_of(*darlcore::json::parse(text_of(config.manifest)), "num_windows");
+        in.space.num_samples = windows;
         in.space.block_size = static_cast<std::uint64_t>(config.block_size);
         in.space.seed = config.seed;
         for (const auto& site : sites_) in.records[site] = record_lines(path(site + "/record.jsonl"));
