@@ -67,9 +67,10 @@ public:
                         path(name)});
     }
 
-    void serve() {
+    void serve(std::vector<std::string> more = {}) {
         std::ofstream(path("server.toml")) << run_config_text(config);
-        const auto started = server.start(path("state"), path("server.log"), {"--config", path("server.toml")});
+        more.insert(more.end(), {"--config", path("server.toml")});
+        const auto started = server.start(path("state"), path("server.log"), more);
         ok = ok && started.has_value();
     }
 
