@@ -97,7 +97,7 @@ public:
         if (!shown_ || (written_ && now - last_ < std::chrono::milliseconds(100))) return;
         last_ = now;
         const std::chrono::duration<double> passed = now - start_;
-        fmt::print(stderr, "\r{} documents, {:.1f} MB, {:.2f} M ids, {:.2f} M ids/s ", p.documents,
+        fmt::print(stderr, "\r{} documents, {:.1f} MB, {:.2f} M tokens, {:.2f} M tokens/s ", p.documents,
                    static_cast<double>(p.bytes) * 1e-6, static_cast<double>(p.ids) * 1e-6,
                    static_cast<double>(p.ids) * 1e-6 / std::max(passed.count(), 1e-9));
         written_ = true;

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "adapters/formats/token_corpus.hpp"
 
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
 #include <sys/stat.h>
 
 #include <algorithm>
@@ -20,23 +23,31 @@ constexpr std::size_t open_files_max = 128;
 constexpr std::uint64_t piece_bytes = 256U << 10U;  // stays in the second-level cache
 constexpr std::size_t buffer_bytes = 24U << 10U;    // stays in the first-level cache
 
-// As many 16-bit ids as a vector of the baseline holds, and the same as numbers of 32 bits.
-using ids16 = std::uint16_t __attribute__((vector_size(16)));
-using ids32 = std::uint32_t __attribute__((vector_size(32)));
+// 16-bit ids to numbers, as many as fill whole vectors; gives how many. With the instructions of the processor at hand:
+// the baseline's take three times as long.
+#if defined(__x86_64__)
+__attribute__((target("avx2"))) std::size_t widen_by_vectors(const std::byte* raw, std::span<std::uint32_t> out) {
+    std::size_t i = 0;
+    for (; i + 16 <= out.size(); i += 16) {
+        const __m256i narrow = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(raw + 2 * i));
+        const __m256i low = _mm256_cvtepu16_epi32(_mm256_castsi256_si128(narrow));
+        const __m256i high = _mm256_cvtepu16_epi32(_mm256_extracti128_si256(narrow, 1));
+        _mm256_storeu_si256(reinterpret_cast<__m256i*>(out.data() + i), low);
+        _mm256_storeu_si256(reinterpret_cast<__m256i*>(out.data() + i + 8), high);
+    }
+    return i;
+}
+std::size_t widen(const std::byte* raw, std::span<std::uint32_t> out) {
+    return __builtin_cpu_supports("avx2") ? widen_by_vectors(raw, out) : 0;
+}
+#else
+std::size_t widen(const std::byte*, std::span<std::uint32_t>) { return 0; }
+#endif
 
 // Raw little-endian ids to numbers.
 void decode_ids(const std::byte* raw, token_dtype dtype, std::span<std::uint32_t> out) {
     const auto width = static_cast<std::size_t>(width_bytes(dtype));
-    std::size_t i = 0;
-    if (std::endian::native == std::endian::little && dtype == token_dtype::uint16) {
-        for (; i + 8 <= out.size(); i += 8) {
-            ids16 narrow;
-            std::memcpy(&narrow, raw + 2 * i, sizeof narrow);
-            const ids32 wide = __builtin_convertvector(narrow, ids32);
-            std::memcpy(out.data() + i, &wide, sizeof wide);
-        }
-    }
-    for (; i < out.size(); ++i) {
+    for (std::size_t i = dtype == token_dtype::uint16 ? widen(raw, out) : 0; i < out.size(); ++i) {
         std::uint32_t id = 0;
         for (std::size_t b = 0; b < width; ++b) id |= static_cast<std::uint32_t>(raw[width * i + b]) << (8U * b);
         out[i] = id;

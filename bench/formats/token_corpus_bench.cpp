@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Reading windows of token shards beside plain reads of the same bytes, both from the page cache.
+#include <algorithm>
 #include <cstdlib>
 #include <filesystem>
 #include <string>
@@ -18,10 +19,14 @@ using namespace darlcore;
 using namespace darlcore::formats;
 
 constexpr std::uint64_t seq_len = 2047;
-constexpr std::uint64_t windows = 8192;
+constexpr std::uint64_t corpus_bytes = std::uint64_t{512} << 20U;  // more than the caches hold
 constexpr std::uint64_t windows_per_read = 128;
 
-// 32 or 64 MB of tokens, removed at the end of the program.
+std::uint64_t windows_of(std::int64_t vocab_size) {
+    return corpus_bytes / (seq_len + 1) / (vocab_size < 65536 ? 2 : 4);
+}
+
+// A corpus of corpus_bytes, removed at the end of the program.
 class bench_corpus {
 public:
     explicit bench_corpus(std::uint64_t vocab_size) {
@@ -34,8 +39,9 @@ public:
         auto writer = token_writer::create(folder_, s).value();
         xoshiro256 random(1);
         std::vector<std::uint32_t> ids(static_cast<std::size_t>(seq_len + 1));
-        for (std::uint64_t w = 0; w < windows; ++w) {
-            for (auto& id : ids) id = static_cast<std::uint32_t>(random.below(vocab_size));
+        for (auto& id : ids) id = static_cast<std::uint32_t>(random.below(vocab_size));
+        for (std::uint64_t w = 0; w < windows_of(static_cast<std::int64_t>(vocab_size)); ++w) {
+            std::rotate(ids.begin(), ids.begin() + 1, ids.end());
             writer.append(ids).value();
         }
         (void)writer.finish().value();
@@ -67,7 +73,7 @@ void plain_read(benchmark::State& state) {
     for (auto _ : state) {
         file.read_at(at * bytes, raw).value();
         benchmark::DoNotOptimize(raw.data());
-        at = (at + 1) % (windows / windows_per_read);
+        at = (at + 1) % (windows_of(state.range(0)) / windows_per_read);
     }
     state.SetBytesProcessed(state.iterations() * static_cast<std::int64_t>(bytes));
 }
@@ -80,7 +86,7 @@ void read_windows(benchmark::State& state) {
     for (auto _ : state) {
         corpus.read_windows(at * windows_per_read, windows_per_read, ids).value();
         benchmark::DoNotOptimize(ids.data());
-        at = (at + 1) % (windows / windows_per_read);
+        at = (at + 1) % (windows_of(state.range(0)) / windows_per_read);
     }
     const auto bytes = static_cast<std::int64_t>(windows_per_read * corpus.manifest().window_bytes());
     state.SetBytesProcessed(state.iterations() * bytes);
@@ -93,7 +99,7 @@ void read_single_windows(benchmark::State& state) {
     std::vector<std::uint32_t> ids(static_cast<std::size_t>(seq_len + 1));
     xoshiro256 random(2);
     for (auto _ : state) {
-        corpus.read_window(random.below(windows), ids).value();
+        corpus.read_window(random.below(windows_of(state.range(0))), ids).value();
         benchmark::DoNotOptimize(ids.data());
     }
     const auto bytes = static_cast<std::int64_t>(corpus.manifest().window_bytes());

@@ -77,7 +77,7 @@ std::string build_tokenizer(const std::string& text, std::size_t ids) {
     return json::dump(
         json::make_object({{"version", "1.0"},
                            {"pre_tokenizer", split.value()},
-                           {"decoder", json::make_object({{"type", "ByteLevel"}})},
+                           {"decoder", split.value()},
                            {"model", json::make_object({{"type", "BPE"}, {"vocab", vocab}, {"merges", merges}})}}));
 }
 
