@@ -29,6 +29,7 @@ struct options {
     space_parameters space;
     double seconds_per_window = 0.001;
     bool take_over = false;
+    std::string proxy = "none";
 };
 
 result<int> run(const options& o) {
@@ -64,7 +65,7 @@ result<int> run(const options& o) {
     s.retry_ms = 100;
     s.give_up_ms = 120'000;
     client::driver_options d;
-    auto server = server_options(o.server, "", "none", false);
+    auto server = server_options(o.server, "", o.proxy, false);
     if (!server) return server.error();
     d.server = *server;
     d.work_dir = o.dir + "/transfer";
@@ -86,6 +87,7 @@ void add_simulate_site(CLI::App& app, session& s) {
     command->add_option("--seed", o->space.seed)->required();
     command->add_option("--seconds-per-window", o->seconds_per_window);
     command->add_flag("--take-over", o->take_over);
+    command->add_option("--proxy", o->proxy);
     command->callback([&s, o] {
         std::signal(SIGTERM, ask_to_stop);
         std::signal(SIGINT, ask_to_stop);

@@ -186,6 +186,7 @@ result<value> parse(std::string_view text, const limits& bounds) {
         return fail(errc::out_of_memory, "no memory for the JSON parser");
     simdjson::dom::element root;
     const auto code = parser.parse(text.data(), text.size(), true).get(root);
+    if (code == simdjson::MEMALLOC) return fail(errc::out_of_memory, "no memory for the JSON parser");
     if (code != simdjson::SUCCESS)
         return fail(errc::parse_error, std::string("not valid JSON: ") + simdjson::error_message(code));
     return convert(root);

@@ -115,6 +115,7 @@ result<json::value> parse_text(std::string_view text) {
     const std::size_t last = text.find_last_not_of(' ');
     if (text[last] != '}') return fail(errc::parse_error, "the header is not padded with spaces behind its last }");
     auto document = json::parse(text, {.bytes_max = safetensors_header_bytes_max, .depth_max = 8});
+    if (!document && document.error().code == errc::out_of_memory) return document.error();
     if (!document) return fail(errc::parse_error, "the header is not clean JSON: " + document.error().context);
     return document;
 }
@@ -199,7 +200,8 @@ result<std::string> build_safetensors_header(std::span<const tensor_spec> tensor
     text += "}";
     // Refuses names and texts that are not UTF-8: nobody could read the file.
     if (const auto readable = parse_safetensors_header(text, offset); !readable)
-        return fail(errc::invalid_argument, readable.error().context);
+        return fail(readable.error().code == errc::out_of_memory ? errc::out_of_memory : errc::invalid_argument,
+                    readable.error().context);
     if (text.size() + 8 > safetensors_header_bytes_max) return fail(errc::too_large, "the header would exceed 100 MB");
     return with_length(std::move(text));
 }

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "backends/host/merge_files.hpp"
 
+#include <new>
+
 #include "backends/host/merge_inputs.hpp"
 #include "backends/host/merge_stream.hpp"
 
@@ -22,20 +24,7 @@ result<void> set_shares(const merge_request& request, merge_report& report) {
     return {};
 }
 
-void set_figures(merge_report& report) {
-    std::vector<double> norms, shares;
-    for (const used_delta& u : report.used) {
-        // What was merged: after the clip option.
-        norms.push_back(u.scan.norm() * static_cast<double>(u.scale));
-        shares.push_back(static_cast<double>(u.share));
-    }
-    report.drift = drift_of(norms, report.weight_norm);
-    report.agreement = agreement_of(norms, shares, report.mean_delta_norm);
-}
-
-}  // namespace
-
-result<merge_report> merge_files(const merge_request& request) {
+result<merge_report> merge(const merge_request& request) {
     if (const auto ok = validate(request.policy); !ok) return ok.error();
     const int threads = request.threads > 0 ? request.threads : cpu_backend().threads();
     merge_report report;
@@ -45,9 +34,18 @@ result<merge_report> merge_files(const merge_request& request) {
     if (report.used.empty()) return report;
     if (const auto ok = set_shares(request, report); !ok) return ok.error();
     if (const auto ok = stream_merge(request, *inputs, threads, report); !ok) return ok.error();
-    set_figures(report);
     report.merged = true;
     return report;
+}
+
+}  // namespace
+
+result<merge_report> merge_files(const merge_request& request) {
+    try {
+        return merge(request);
+    } catch (const std::bad_alloc&) {
+        return fail(errc::out_of_memory, "no memory left for the merge");
+    }
 }
 
 }  // namespace darlcore::host

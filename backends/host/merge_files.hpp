@@ -101,7 +101,7 @@ struct merge_report {
 /// threads or processor. Memory: at most memory_budget_bytes of buffers, plus a few numbers per 65536 elements,
 /// whatever the model and the number of sites. Errors (nothing is left behind): errc::invalid_argument (policy, or a
 /// budget too small for so many deltas: names the number it needs), errc::layout_mismatch (velocity and base),
-/// errc::not_finite (w or w'), errc::io_error, errc::short_read, errc::no_space and those of safetensors files for base
+/// errc::not_finite (w or w'), errc::out_of_memory, errc::io_error, errc::short_read, errc::no_space and those of safetensors files for base
 /// and velocity; the context names file and offset.
 result<merge_report> merge_files(const merge_request& request);
 

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <atomic>
 #include <charconv>
+#include <new>
 
 #include "backends/host/delta_stream.hpp"
 #include "backends/host/file_digest.hpp"
@@ -128,11 +129,17 @@ void scan_candidate(candidate& c) {
 
 void scan_in_parallel(std::vector<candidate>& candidates, int threads) {
     std::atomic<std::size_t> next{0};
+    std::atomic<bool> no_memory{false};
     const auto work = [&] {
-        for (std::size_t i = next++; i < candidates.size(); i = next++)
-            if (candidates[i].scan_wanted && !candidates[i].unreadable) scan_candidate(candidates[i]);
+        try {
+            for (std::size_t i = next++; i < candidates.size(); i = next++)
+                if (candidates[i].scan_wanted && !candidates[i].unreadable) scan_candidate(candidates[i]);
+        } catch (const std::bad_alloc&) {
+            no_memory = true;  // our trouble, no fault of the delta
+        }
     };
     run_on_threads(threads, work);
+    if (no_memory) throw std::bad_alloc();
 }
 
 /// Second look, in order of arrival, when everything about every file is known.
@@ -227,6 +234,7 @@ result<merge_inputs> gather_inputs(const merge_request& request, int threads, me
     }
     scan_in_parallel(candidates, std::min(threads, static_cast<int>(candidates.size())));
     for (candidate& c : candidates) {
+        if (c.unreadable && c.unreadable->code == errc::out_of_memory) return *c.unreadable;  // no fault of the delta
         if (c.scan_wanted && c.file) inputs.bytes_read += c.file->reader.file_bytes();
         judge_candidate(c, context, report, inputs.deltas);
     }

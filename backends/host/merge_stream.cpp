@@ -6,6 +6,7 @@
 #include <atomic>
 #include <condition_variable>
 #include <mutex>
+#include <new>
 #include <optional>
 
 #include "backends/host/run_threads.hpp"
@@ -124,6 +125,17 @@ delta_scan in_layout_order(std::span<const block_place> blocks,
     return total;
 }
 
+void set_figures(merge_report& report) {
+    std::vector<double> norms, shares;
+    for (const used_delta& u : report.used) {
+        // What was merged: after the clip option.
+        norms.push_back(u.scan.norm() * static_cast<double>(u.scale));
+        shares.push_back(static_cast<double>(u.share));
+    }
+    report.drift = drift_of(norms, report.weight_norm);
+    report.agreement = agreement_of(norms, shares, report.mean_delta_norm);
+}
+
 /// Everything the workers share.
 class merge_run {
 public:
@@ -192,7 +204,15 @@ private:
         for (output& out : outputs_) out.lane->stop();
     }
 
+    /// An exception must not leave a thread.
     void work() {
+        try {
+            take_chunks();
+        } catch (const std::bad_alloc&) {
+            fail_with({errc::out_of_memory, "out of memory"});  // short: no memory is taken for it
+        }
+    }
+    void take_chunks() {
         const ieee_mode guard;
         auto memory = make_buffers();
         if (!memory) return fail_with(memory.error());
@@ -292,12 +312,10 @@ private:
         if (!report_.weights_after.finite)
             return fail(errc::not_finite,
                         "the merged weights hold nan or inf; the merge is abandoned, the old weights stay");
-        for (output& out : outputs_) {
-            report_.bytes_written += out.writer.header_text().size() + out.writer.data_bytes();
-            if (auto ok = out.writer.finish(); !ok) {
-                for (output& other : outputs_) std::remove(other.writer.path().c_str());
-                return ok;
-            }
+        set_figures(report_);
+        if (auto ok = finish_files(); !ok) {
+            for (output& out : outputs_) std::remove(out.writer.path().c_str());
+            return ok;
         }
         for (output& out : outputs_) {
             digest32& digest = out.kind == weights_output    ? report_.weights_parts_digest
@@ -307,6 +325,19 @@ private:
         }
         report_.bytes_read += bytes_read_;
         report_.chunk_bytes = memory_.chunk_elements * sizeof(float);
+        return {};
+    }
+
+    /// From here on nothing may fail but the disk: a finished file no longer removes itself.
+    result<void> finish_files() {
+        try {
+            for (output& out : outputs_) {
+                report_.bytes_written += out.writer.header_text().size() + out.writer.data_bytes();
+                if (auto ok = out.writer.finish(); !ok) return ok;
+            }
+        } catch (const std::bad_alloc&) {
+            return error{errc::out_of_memory, {}};
+        }
         return {};
     }
 

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// The merge on files: parameters per second from the page cache, with and without digests of the outputs.
+// The merge on files: parameters per second from the page cache, with and without digests of the outputs, beside a
+// program that only reads the same inputs and writes (and digests) the same outputs.
 //
-//     bench_merge_files FOLDER [MILLION_PARAMETERS] [DELTAS] [CHUNK_KIB]     default 32 million, 3 deltas in bf16; a
-//     folder in memory (tmpfs)
-//                                                                 leaves out the disk, which fsync would measure
-//                                                                 otherwise
+//     bench_merge_files FOLDER [MILLION_PARAMETERS] [CHUNK_KIB]     default 32 million; 1, 2, 3 and 8 deltas in bf16
+//
+// A folder in memory (tmpfs) leaves out the disk, which fsync would measure otherwise.
+#include <algorithm>
+#include <atomic>
 #include <bit>
 #include <chrono>
 #include <cstdio>
@@ -15,7 +17,10 @@
 #include <string>
 #include <vector>
 
+#include "backends/host/cpu_backend.hpp"
+#include "backends/host/file_digest.hpp"
 #include "backends/host/merge_files.hpp"
+#include "backends/host/run_threads.hpp"
 
 namespace {
 
@@ -61,31 +66,91 @@ struct times {
         1e9;  // of all threads together: what a machine without other jobs would divide among its cores
 };
 
-times run_once(const host::merge_request& request) {
+/// Moves the bytes of a merge and computes nothing: what files, copies and SHA-256 cost by themselves.
+void move_bytes(const host::merge_request& request, bool digests) {
+    std::vector<formats::safetensors_reader> in;
+    const auto open = [&](const std::string& path) { in.push_back(formats::safetensors_reader::open(path).value()); };
+    open(request.base_path);
+    open(*request.velocity_path);
+    for (const auto& delta : request.deltas) open(delta.path);
+    std::vector<formats::safetensors_writer> out;
+    const std::uint64_t elements = in.front().header().entries.front().spec.shape.front();
+    const auto create = [&](const std::string& path, dtype type) {
+        const std::vector<tensor_spec> specs{{"w", type, {elements}}};
+        out.push_back(formats::safetensors_writer::create(path, specs, {}).value());
+    };
+    create(request.weights_out, dtype::f32);
+    create(*request.velocity_out, dtype::f32);
+    create(*request.wire_out, dtype::bf16);
+    constexpr std::uint64_t chunk = 65536;
+    std::atomic<std::uint64_t> next{0};
+    host::run_on_threads(host::cpu_backend().threads(), [&] {
+        std::vector<std::byte> buffer(chunk * sizeof(float));
+        host::file_digest digest;
+        for (std::uint64_t at = chunk * next++; at < elements; at = chunk * next++) {
+            const std::uint64_t count = std::min(chunk, elements - at);
+            for (std::size_t i = 0; i < in.size(); ++i) {
+                const std::uint64_t size = i < 2 ? 4 : 2;
+                in[i].read(at * size, std::span(buffer).first(count * size)).value();
+            }
+            for (std::size_t i = 0; i < out.size(); ++i) {
+                const std::uint64_t size = i < 2 ? 4 : 2;
+                const auto bytes = std::span(buffer).first(count * size);
+                out[i].write_at(at * size, bytes).value();
+                if (digests) digest.update(bytes);
+            }
+        }
+        static_cast<void>(digest.finish());
+    });
+    for (auto& file : out) file.finish().value();
+}
+
+/// Wall and processor time of one turn, the outputs of the last one removed before it.
+template <class Work>
+times measured(const host::merge_request& request, const Work& work) {
     for (const auto& path : {request.weights_out, *request.velocity_out, *request.wire_out})
         std::filesystem::remove(path);
     const auto start = std::chrono::steady_clock::now();
     const double processor_start = processor_seconds();
-    const auto report = host::merge_files(request);
+    work();
     const double wall = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-    const double processor = processor_seconds() - processor_start;
-    if (!report || !report->merged) {
-        std::fprintf(stderr, "the merge failed: %s\n", report ? "nothing usable" : to_text(report.error()).c_str());
-        std::exit(1);
+    return {wall, processor_seconds() - processor_start};
+}
+
+void merge_once(const host::merge_request& request) {
+    const auto report = host::merge_files(request);
+    if (report && report->merged) return;
+    std::fprintf(stderr, "the merge failed: %s\n", report ? "nothing usable" : to_text(report.error()).c_str());
+    std::exit(1);
+}
+
+void compare(host::merge_request request, double millions) {
+    for (const bool digests : {false, true}) {
+        request.digests = digests;
+        times merge, bytes;
+        const auto keep_best = [](times& best, const times& t) {
+            best = {std::min(best.wall_s, t.wall_s), std::min(best.processor_s, t.processor_s)};
+        };
+        for (int repeat = 0; repeat < 3; ++repeat) {
+            keep_best(merge, measured(request, [&] { merge_once(request); }));
+            keep_best(bytes, measured(request, [&] { move_bytes(request, digests); }));
+        }
+        std::printf("| %zu | %s | %.0f | %.0f | %.2f | %.0f | %.0f | %.2f |\n", request.deltas.size(),
+                    digests ? "yes" : "no", millions / merge.wall_s, millions / bytes.wall_s,
+                    bytes.wall_s / merge.wall_s, millions / merge.processor_s, millions / bytes.processor_s,
+                    bytes.processor_s / merge.processor_s);
     }
-    return {wall, processor};
 }
 
 }  // namespace
 
 int main(int argc, char** argv) {
     if (argc < 2) {
-        std::fprintf(stderr, "usage: bench_merge_files FOLDER [million parameters] [deltas] [chunk KiB]\n");
+        std::fprintf(stderr, "usage: bench_merge_files FOLDER [million parameters] [chunk KiB]\n");
         return 2;
     }
     const std::filesystem::path folder = std::filesystem::path(argv[1]) / "darl-bench-merge";
     const std::uint64_t elements = (argc > 2 ? std::strtoull(argv[2], nullptr, 10) : 32) * 1'000'000;
-    const int deltas = argc > 3 ? std::atoi(argv[3]) : 3;
     std::filesystem::create_directories(folder);
     const auto file = [&](const std::string& name) { return (folder / name).string(); };
     host::merge_request request;
@@ -93,30 +158,23 @@ int main(int argc, char** argv) {
     request.velocity_path = file("v");
     write_model(file("w"), dtype::f32, elements);
     write_model(file("v"), dtype::f32, elements);
-    for (int i = 0; i < deltas; ++i) {
-        const std::string path = file("d" + std::to_string(i));
-        write_model(path, dtype::bf16, elements);
-        // As in the server: the upload was scanned while it arrived.
-        request.deltas.push_back(
-            {path, {"", {std::to_string(i)}, generation{0}, 100, 1}, {}, delta_scan{true, 1e-3F, 1.0}});
-    }
     request.guards.max_abs_weight = 1.0F;
-    if (argc > 4) request.chunk_bytes_max = std::strtoull(argv[4], nullptr, 10) << 10U;
+    if (argc > 3) request.chunk_bytes_max = std::strtoull(argv[3], nullptr, 10) << 10U;
     request.weights_out = file("w2");
     request.velocity_out = file("v2");
     request.wire_out = file("wire");
-    for (const bool digests : {false, true}) {
-        request.digests = digests;
-        times best;
-        for (int repeat = 0; repeat < 4; ++repeat) {
-            const times t = run_once(request);
-            best = {std::min(best.wall_s, t.wall_s), std::min(best.processor_s, t.processor_s)};
+    std::printf(
+        "M parameters/s by wall clock and per second of one processor; bytes = the same bytes moved, nothing "
+        "computed\n| N | digests | merge | bytes | ratio | merge/cpu s | bytes/cpu s | ratio |\n");
+    for (const std::size_t deltas : {1U, 2U, 3U, 8U}) {
+        while (request.deltas.size() < deltas) {
+            const std::string name = std::to_string(request.deltas.size());
+            write_model(file("d" + name), dtype::bf16, elements);
+            // As in the server: the upload was scanned while it arrived.
+            request.deltas.push_back(
+                {file("d" + name), {"", {name}, generation{0}, 100, 1}, {}, delta_scan{true, 1e-3F, 1.0}});
         }
-        const double n = static_cast<double>(elements) / 1e6;
-        std::printf(
-            "| %.0f M parameters, %d deltas bf16 | digests %s | wall %.0f M parameters/s | %.0f M per second of one "
-            "processor |\n",
-            n, deltas, digests ? "on" : "off", n / best.wall_s, n / best.processor_s);
+        compare(request, static_cast<double>(elements) / 1e6);
     }
     std::filesystem::remove_all(folder);
     return 0;

@@ -1,8 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // Real server, real sites, real kills: the audit must pass, three times in CI.
+#include <filesystem>
+#include <fstream>
+
 #include <gtest/gtest.h>
 
 #include "adapters/formats/json.hpp"
+#include "adapters/formats/safetensors.hpp"
 #include "darlcore/testing/budget.hpp"
 #include "tests/cli/run_darl.hpp"
 
@@ -32,6 +36,74 @@ TEST(simulate, a_site_that_sleeps_beyond_its_leases_costs_nothing_but_its_own_wo
         {"simulate", "--json", "--sites", "3", "--blocks", "200", "--pause", "1", "--ttl", "2", "--seed", "5"});
     ASSERT_EQ(run.status, 0) << run.out << run.err;
     EXPECT_EQ(*json::parse(run.out)->at("verdict").as_string(), "PASS");
+}
+
+std::string text_of(const std::filesystem::path& path) {
+    std::ifstream in(path, std::ios::binary);
+    return {std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>()};
+}
+
+/// The bytes of all tensors, without the header.
+std::vector<std::byte> tensors_of(const std::filesystem::path& path) {
+    const auto file = formats::safetensors_reader::open(path.string());
+    EXPECT_TRUE(file) << path;
+    if (!file) return {};
+    std::vector<std::byte> bytes(file->file_bytes() - file->data_begin());
+    EXPECT_TRUE(file->read(0, bytes));
+    return bytes;
+}
+
+/// Merges the kept inputs of the newest generation again, undisturbed, and compares weights and momentum.
+void expect_the_last_merge_to_be_reproducible(const std::filesystem::path& state,
+                                              const std::filesystem::path& scratch) {
+    std::string newest = text_of(state / "model/CURRENT");
+    newest.pop_back();
+    const auto made = state / "model" / newest;
+    const auto meta = json::parse(text_of(made / "meta.json"));
+    ASSERT_TRUE(meta);
+    const std::string number = std::to_string(*meta->at("parent").as_u64());
+    const auto base = state / "model" / ("gen-" + std::string(12 - number.size(), '0') + number);
+    std::vector<std::string> arguments{"merge",
+                                       "--base",
+                                       base / "global.safetensors",
+                                       "--eta",
+                                       "1",
+                                       "--beta",
+                                       "0",
+                                       "--out",
+                                       scratch / "w",
+                                       "--velocity-out",
+                                       scratch / "v"};
+    if (std::filesystem::exists(base / "velocity.safetensors"))
+        arguments.insert(arguments.end(), {"--velocity", base / "velocity.safetensors"});
+    for (const json::value& c : *meta->at("contributions").as_array()) {
+        const std::string& sha = *c.at("sha256").as_string();
+        const auto blob = state / "blobs/sha256" / sha.substr(0, 2) / sha;
+        ASSERT_TRUE(std::filesystem::exists(blob)) << "inputs of the last merge are kept";
+        arguments.insert(arguments.end(),
+                         {"--delta", blob.string() + ":" + std::to_string(*c.at("tokens").as_u64()) + ":" + sha});
+    }
+    const auto merged = darl::testing::run_darl(arguments);
+    ASSERT_EQ(merged.status, 0) << merged.out << merged.err;
+    EXPECT_TRUE(tensors_of(scratch / "w") == tensors_of(made / "global.safetensors"));
+    EXPECT_TRUE(tensors_of(scratch / "v") == tensors_of(made / "velocity.safetensors"));
+}
+
+// 200 kills in the nightly budget.
+TEST(simulate, random_kills_of_the_server_never_mix_two_generations_and_cost_no_block) {
+    const int kills = darlcore::testing::property_runs(20);
+    std::string pattern = ::testing::TempDir() + "darl-kills-XXXXXX";
+    const std::filesystem::path folder = ::mkdtemp(pattern.data());
+    const auto run =
+        darl::testing::run_darl({"simulate", "--json", "--sites", "3", "--blocks", std::to_string(20 * kills),
+                                 "--kill-ledger", std::to_string(kills), "--timeout", "800", "--keep", folder / "run"});
+    ASSERT_EQ(run.status, 0) << run.out << run.err;
+    const auto report = json::parse(run.out);
+    ASSERT_TRUE(report);
+    EXPECT_EQ(report->at("covered").as_u64(), static_cast<std::uint64_t>(20 * kills));
+    EXPECT_EQ(report->at("duplicates").as_u64(), 0U);
+    expect_the_last_merge_to_be_reproducible(folder / "run/state", folder);
+    std::filesystem::remove_all(folder);
 }
 
 TEST(simulate, wrong_arguments_are_named_and_end_with_2) {

@@ -25,14 +25,16 @@ struct sim_options {
     std::uint64_t merge_failures = 0;
     std::int64_t faults_until_ms = 600'000;
     std::int64_t merge_ms = 500;
-    bool check_replay = false;  // after every command
+    std::int64_t evaluate_ms = 0;    // what scoring takes a site
+    bool score_every_phase = false;  // before each phase, asked or not: as if evaluation were part of the barrier
+    bool check_replay = false;       // after every command
     order_switches switches;
     std::int64_t give_up_ms = 200LL * 86'400'000;
 };
 
 /// A site's process in the simulation: joins, polls, reserves and trains block by block, contributes.
 struct sim_site {
-    enum class doing { down, entering, polling, training, hanging, done };
+    enum class doing { down, entering, polling, scoring, training, hanging, done };
     std::string name;
     std::int64_t ms_per_block = 1'000;
     std::uint64_t process = 1;
@@ -48,6 +50,11 @@ struct sim_site {
     std::optional<std::int64_t> budget_ms;
     generation base;
     bool block_running = false;
+
+    // scoring: before a phase (its terms are kept), or beside waiting
+    std::optional<round::poll_answer> terms;
+    ledger_time scored_at;
+    std::optional<generation> scores;
 
     // figures
     std::int64_t trained_ms = 0;
@@ -89,6 +96,16 @@ public:
                        static_cast<double>(std::max<std::int64_t>(1, w_.now - s.measured_from));
     }
     std::uint64_t stop_after_rounds = 0;
+    /// Evaluations that the server used.
+    [[nodiscard]] std::uint64_t scores_used() const { return scores_used_; }
+    /// Median of the times between publications, the first one left out.
+    [[nodiscard]] std::int64_t median_round_ms() const {
+        std::vector<std::int64_t> times;
+        for (std::size_t i = 2; i < published_.size(); ++i) times.push_back(published_[i] - published_[i - 1]);
+        if (times.empty()) return 0;
+        std::sort(times.begin(), times.end());
+        return times[times.size() / 2];
+    }
 
 private:
     struct fault {
@@ -209,6 +226,7 @@ private:
         for (const auto& input : merge_.inputs)
             for (const auto p : contributed_[input.id.text]) ++merged_[{epoch.count, p}];
         (void)call(in);
+        published_.push_back(w_.now);
     }
     std::string audit() const {
         const auto& run = o_.run;
@@ -243,12 +261,16 @@ private:
                 s.leases.clear();
                 s.read.clear();
                 s.block_running = false;
+                s.terms.reset();
+                s.scores.reset();
                 s.state = doing::entering;
                 return enter(s);
             case doing::entering:
                 return enter(s);
             case doing::polling:
                 return poll(s);
+            case doing::scoring:
+                return score_before_phase(s);
             case doing::training:
                 return train(s);
             case doing::hanging:
@@ -298,9 +320,45 @@ private:
         }
         const auto& answer = out.reply();
         if (answer.action == round::poll_action::stop) s.state = sim_site::doing::done;
-        if (answer.action == round::poll_action::wait)
+        if (s.scores && s.scores != w_.m.rounds().current()) s.scores.reset();  // a new generation: gives up
+        if (answer.action == round::poll_action::wait) {
             s.next = w_.now + std::clamp<std::int64_t>(answer.retry_after_ms, 5'000, 20'000);
-        if (answer.action == round::poll_action::train) begin_phase(s, answer);
+            score_while_waiting(s, answer);
+        }
+        if (answer.action != round::poll_action::train) return;
+        if (o_.evaluate_ms > 0 && (answer.evaluate || o_.score_every_phase)) {
+            s.terms = answer;
+            s.scored_at = w_.now + o_.evaluate_ms;
+            s.state = sim_site::doing::scoring;
+            s.next = w_.now;
+            return;
+        }
+        begin_phase(s, answer);
+    }
+    void score_while_waiting(sim_site& s, const round::poll_answer& answer) {
+        if (o_.evaluate_ms == 0) return;
+        if (!s.scores && answer.evaluate) {
+            s.scores = answer.current;
+            s.scored_at = w_.now + o_.evaluate_ms;
+        }
+        if (!s.scores) return;
+        if (s.scored_at <= w_.now) return tell_score(s);
+        s.next = std::min(s.next, s.scored_at);
+    }
+    void score_before_phase(sim_site& s) {
+        beat(s);
+        s.next = std::min(s.scored_at, w_.now + 20'000);
+        if (s.scored_at > w_.now) return;
+        s.scores = s.terms->current;
+        tell_score(s);
+        s.state = sim_site::doing::polling;
+        const auto terms = *std::exchange(s.terms, std::nullopt);
+        begin_phase(s, terms);
+    }
+    void tell_score(sim_site& s) {
+        const auto out = call(evaluation_request{world::who(s.name, s.process), *s.scores, 2.0, 1'000, 10});
+        scores_used_ += out.ok() && out.reply().used ? 1U : 0U;
+        s.scores.reset();
     }
     void begin_phase(sim_site& s, const round::poll_answer& answer) {
         acquire_request a;
@@ -411,6 +469,8 @@ private:
     std::optional<machine> shadow_;
     std::size_t replayed_ = 0;
     std::uint64_t next_id_ = 0;
+    std::vector<ledger_time> published_;
+    std::uint64_t scores_used_ = 0;
     std::string trouble_;
     bool woken_ = false;
 };

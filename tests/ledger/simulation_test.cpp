@@ -84,4 +84,37 @@ TEST(speed_ratio_four, the_fast_site_idles_about_75_percent_without_budgets) {
     EXPECT_NEAR(idle, 0.75, 0.03);
 }
 
+// Scoring takes 65 s beside phases of half an hour, as in the paper's runs.
+std::pair<std::int64_t, std::uint64_t> median_round(std::uint32_t eval_every, std::vector<std::int64_t> ms_per_block,
+                                                    bool score_every_phase = false) {
+    sim_options o;
+    o.run = world::small_run(20'000, 1);
+    o.run.round.eval_every = eval_every;
+    o.ms_per_block = std::move(ms_per_block);
+    o.target_blocks = 40;
+    o.evaluate_ms = 65'000;
+    o.score_every_phase = score_every_phase;
+    simulation run(o, 1);
+    run.stop_after_rounds = 41;
+    EXPECT_EQ(run.run(), "");
+    return {run.median_round_ms(), run.scores_used()};
+}
+
+TEST(evaluation, changes_the_median_round_time_by_less_than_2_percent) {
+    for (const std::vector<std::int64_t>& speeds :
+         {std::vector<std::int64_t>{45'000, 45'000, 45'000}, {45'000, 60'000, 50'000}, {45'000}}) {
+        const auto [without, none] = median_round(0, speeds);
+        const auto [with, scores] = median_round(5, speeds);
+        EXPECT_EQ(none, 0U);
+        EXPECT_GE(scores, 7U) << "every fifth generation has a score";
+        EXPECT_LT(std::abs(static_cast<double>(with - without)), 0.02 * static_cast<double>(without));
+    }
+}
+
+TEST(evaluation, inside_the_barrier_would_cost_more_than_2_percent) {
+    const auto [without, none] = median_round(0, {45'000, 45'000, 45'000});
+    const auto [with, scores] = median_round(5, {45'000, 45'000, 45'000}, true);
+    EXPECT_GT(static_cast<double>(with - without), 0.02 * static_cast<double>(without));
+}
+
 }  // namespace
