@@ -48,7 +48,8 @@ struct merge_request {
     const std::atomic<bool>* cancelled = nullptr;  ///< when it becomes true the merge ends with errc::cancelled
     bool digests = true;                           ///< of the outputs
     bool cosines = false;  ///< pairwise, for at most 8 used contributions; costs a dot product per pair
-    std::uint64_t chunk_bytes_max = std::uint64_t{1} << 20U;  ///< upper bound of a chunk; any value gives the same bits
+    /// Upper bound of a chunk; any value gives the same bits. The buffers of one worker then fit its second-level cache.
+    std::uint64_t chunk_bytes_max = std::uint64_t{256} << 10U;
 };
 
 struct used_delta {
