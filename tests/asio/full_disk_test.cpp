@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A disk that is really full: before and during an upload, and at a pledge. And small numbers of sites: whoever comes with
-// fresh weights never becomes the model.
+// A disk that is really full: before and during an upload, and at a pledge. And small numbers of sites: whoever comes
+// with fresh weights never becomes the model.
 #include <sys/mount.h>
 #include <sys/statvfs.h>
 
