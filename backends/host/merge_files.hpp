@@ -48,7 +48,8 @@ struct merge_request {
     const std::atomic<bool>* cancelled = nullptr;  ///< when it becomes true the merge ends with errc::cancelled
     bool digests = true;                           ///< of the outputs
     bool cosines = false;  ///< pairwise, for at most 8 used contributions; costs a dot product per pair
-    /// Upper bound of a chunk; any value gives the same bits. The buffers of one worker then fit its second-level cache.
+    /// Upper bound of a chunk; any value gives the same bits. The buffers of one worker then fit its second-level
+    /// cache.
     std::uint64_t chunk_bytes_max = std::uint64_t{256} << 10U;
 };
 
@@ -102,8 +103,8 @@ struct merge_report {
 /// threads or processor. Memory: at most memory_budget_bytes of buffers, plus a few numbers per 65536 elements,
 /// whatever the model and the number of sites. Errors (nothing is left behind): errc::invalid_argument (policy, or a
 /// budget too small for so many deltas: names the number it needs), errc::layout_mismatch (velocity and base),
-/// errc::not_finite (w or w'), errc::out_of_memory, errc::io_error, errc::short_read, errc::no_space and those of safetensors files for base
-/// and velocity; the context names file and offset.
+/// errc::not_finite (w or w'), errc::out_of_memory, errc::io_error, errc::short_read, errc::no_space and those of
+/// safetensors files for base and velocity; the context names file and offset.
 result<merge_report> merge_files(const merge_request& request);
 
 }  // namespace darlcore::host
