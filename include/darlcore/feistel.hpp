@@ -27,7 +27,6 @@ public:
         const auto bits = static_cast<unsigned>(std::bit_width(size - 1));
         half_bits_ = bits < 2 ? 1 : (bits + 1) / 2;
         mask_ = (std::uint64_t{1} << half_bits_) - 1;
-        often_outside_ = size < (std::uint64_t{1} << (2 * half_bits_)) / 8 * 7;
         const auto bytes = blake2b_of<64>("darl-feistel-1:" + std::to_string(seed) + ":" + std::to_string(epoch));
         for (std::size_t i = 0; i < bytes.size(); ++i) keys_[i / 8] |= std::uint64_t{bytes[i]} << (8U * (i % 8U));
     }
@@ -37,28 +36,20 @@ public:
     /// The image of x. Preconditions (asserted): x < size().
     [[nodiscard]] std::uint64_t forward(std::uint64_t x) const {
         DARLCORE_ASSERT_CMP(x, <, size_);
-        x = network(x);
-        if (often_outside_) x = inside_or(x, network(x));
-        while (x >= size_) x = network(x);
+        do x = network(x);
+        while (x >= size_);
         return x;
     }
 
     /// The x with forward(x) = y. Preconditions (asserted): y < size().
     [[nodiscard]] std::uint64_t inverse(std::uint64_t y) const {
         DARLCORE_ASSERT_CMP(y, <, size_);
-        y = network_inverse(y);
-        if (often_outside_) y = inside_or(y, network_inverse(y));
-        while (y >= size_) y = network_inverse(y);
+        do y = network_inverse(y);
+        while (y >= size_);
         return y;
     }
 
 private:
-    // Where many images fall outside, whether the next one does cannot be predicted, and a wrong guess costs as much as
-    // the network. So the second image is always computed and taken without a branch.
-    [[nodiscard]] std::uint64_t inside_or(std::uint64_t first, std::uint64_t second) const {
-        const std::uint64_t outside = std::uint64_t{0} - static_cast<std::uint64_t>(first >= size_);
-        return first ^ ((first ^ second) & outside);
-    }
     [[nodiscard]] std::uint64_t network(std::uint64_t x) const {
         std::uint64_t left = x >> half_bits_;
         std::uint64_t right = x & mask_;
@@ -83,7 +74,6 @@ private:
     std::uint64_t size_;
     std::uint64_t mask_ = 0;
     unsigned half_bits_ = 1;
-    bool often_outside_ = false;
     std::array<std::uint64_t, 8> keys_{};
 };
 

@@ -298,12 +298,10 @@ TEST(lease_rate, is_within_a_tenth_of_the_true_busy_rate_for_any_number_of_lease
                 s.join("a");
                 for (int phase = 0; phase < 12; ++phase) {
                     std::vector<lease_record> held;
-                    std::uint64_t blocks = 0;
                     for (std::uint64_t i = 0; i < leases; ++i) held.push_back(s.grant("a", 50 + random(50)));
                     for (const auto& l : held) {
                         s.reserve("a", l, l.end.count);
                         s.later(static_cast<double>(l.at_risk().size()) / rate);
-                        blocks += l.at_risk().size();
                     }
                     std::vector<claim> claims;
                     for (const auto& l : held) claims.push_back(s.claim(l, l.start.count, l.end.count));
