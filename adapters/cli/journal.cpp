@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // `darl journal inspect|verify|salvage`: look into, check, rescue a state directory.
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -27,6 +28,7 @@ struct journal_arguments {
     std::uint64_t first = 0;
     std::uint64_t count = 1000;
     std::string out;
+    std::optional<std::uint64_t> generation;
 };
 
 json::value to_json(const storage::finding& f) {
@@ -149,13 +151,20 @@ darlcore::result<void> verify(const session& s, const journal_arguments& a) {
     return {};
 }
 
+std::uint64_t generation_of(const darlcore::ledger::machine* machine) {
+    return machine != nullptr ? machine->rounds().current().count : 0;
+}
+
 darlcore::result<void> salvage(const session& s, const journal_arguments& a) {
     std::string from = a.directory;
     while (from.size() > 1 && from.back() == '/') from.pop_back();
     const std::string to = a.out.empty() ? from + "-salvaged" : a.out;
     storage::posix_file_system files;
     storage::ledger_replay replay;
-    const auto report = storage::salvage(files, from, to, replay.target());
+    storage::rollback back;
+    back.generation = a.generation;
+    back.reached = [&replay] { return generation_of(replay.machine()); };
+    const auto report = storage::salvage(files, from, to, replay.target(), back);
     if (!report) return report.error();
     if (!s.json) {
         print_line(fmt::format("{}: kept everything through sequence {}", to, report->kept_through));
@@ -166,6 +175,12 @@ darlcore::result<void> salvage(const session& s, const journal_arguments& a) {
             print_line(fmt::format("  unreadable: sequences {} to {}", gap.first, gap.last));
         print_findings(report->findings);
         print_line("the old directory is unchanged; move model/ and blobs/ over before serving the new one");
+        if (a.generation)
+            print_line(
+                fmt::format("the run goes on from generation {}: blocks of later merges will be trained again. Remove "
+                            "model/CURRENT "
+                            "after the move; the next start writes it and removes later generations",
+                            *a.generation));
         return {};
     }
     json::array lost;
@@ -217,6 +232,8 @@ void add_journal(CLI::App& app, session& s) {
     auto* rescuing = add_action(*group, s, a, "salvage",
                                 "write what can be kept into a new directory and list what cannot", salvage);
     rescuing->add_option("--out", a->out, "the new directory (default DIR-salvaged)");
+    rescuing->add_option("--generation", a->generation,
+                         "go back on purpose: leave out everything from the merge on that follows this generation");
     group->footer(
         "Example: darl journal inspect run --records --first 100 --count 20\n"
         "         darl journal salvage run --out run-rescued");

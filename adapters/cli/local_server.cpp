@@ -26,7 +26,7 @@ result<void> local_server::start(const std::string& state_dir, const std::string
     return launch(arguments);
 }
 
-result<void> local_server::restart() { return launch({}); }
+result<void> local_server::restart(const std::vector<std::string>& arguments) { return launch(arguments); }
 
 result<void> local_server::launch(const std::vector<std::string>& arguments) {
     child_process::options o;

@@ -25,7 +25,7 @@ public:
     /// SIGKILL, as a crash.
     void kill() { process_->kill(); }
     /// The same state on the same port.
-    darlcore::result<void> restart();
+    darlcore::result<void> restart(const std::vector<std::string>& arguments = {});
     /// SIGTERM, and waits.
     void stop();
 

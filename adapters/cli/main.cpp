@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
+#include <cstdio>
 #include <filesystem>
+#include <new>
 #include <string>
 #include <vector>
 
@@ -77,6 +79,9 @@ int main(int argc, char** argv) {
     }
     try {
         app.parse(argc, argv);
+    } catch (const std::bad_alloc&) {
+        std::fputs("darl: out of memory; nothing that was acknowledged is lost, start it again\n", stderr);
+        return darl::exit_failed;
     } catch (const CLI::ParseError& e) {
         return app.exit(e) == 0 ? darl::exit_ok : darl::exit_usage;
     }

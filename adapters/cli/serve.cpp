@@ -54,6 +54,7 @@ struct serve_arguments {
     bool fresh = false;
     bool change_outer_policy = false;
     bool no_sync = false;
+    std::string plant = "none";
 };
 
 result<std::pair<std::string, std::uint16_t>> split_listen(const std::string& text) {
@@ -191,6 +192,8 @@ result<http::serve_options> options_of(const serve_arguments& a, const std::vect
     o.init_file = a.init;
     o.host_names = a.host_names;
     o.sync = !a.no_sync;
+    if (a.plant == "pledge") o.plant = http::planted_fault::pledge;
+    if (a.plant == "steal_replay") o.plant = http::planted_fault::steal_replay;
     o.limits.connections_per_address_max = a.connections_per_address;
     o.service.reserve_bytes = static_cast<std::uint64_t>(a.reserve_mib * 1024 * 1024);
     if (a.tls_certificate.empty() != a.tls_key.empty())
@@ -258,6 +261,8 @@ void add_serve(CLI::App& app, session& s) {
     c->add_flag("--change-outer-policy", a->change_outer_policy,
                 "take outer.* of this command for a run that has others");
     c->add_flag("--no-sync", a->no_sync, "never fsync (benchmarks only: a power cut loses acknowledged work)");
+    // for the tests of the audit only: takes a mechanism away
+    c->add_option("--plant", a->plant)->check(CLI::IsMember({"none", "pledge", "steal_replay"}))->group("");
     take_settings(c, s);
     c->footer("Example: darl serve --state-dir run --num-samples 100000 --block-size 32 --listen 127.0.0.1:0");
     c->callback([&s, a, c] { run_serve(s, *a, c->remaining()); });

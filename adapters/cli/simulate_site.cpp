@@ -30,6 +30,7 @@ struct options {
     double seconds_per_window = 0.001;
     bool take_over = false;
     std::string proxy = "none";
+    bool read_beyond = false;
 };
 
 result<int> run(const options& o) {
@@ -45,6 +46,7 @@ result<int> run(const options& o) {
     to.site = o.site;
     to.incarnation = to_text(me);
     to.seconds_per_window = o.seconds_per_window;
+    to.read_beyond = o.read_beyond;
     auto trainer = toy_trainer::make(to);
     if (!trainer) return trainer.error();
     site::session_settings s;
@@ -88,6 +90,7 @@ void add_simulate_site(CLI::App& app, session& s) {
     command->add_option("--seconds-per-window", o->seconds_per_window);
     command->add_flag("--take-over", o->take_over);
     command->add_option("--proxy", o->proxy);
+    command->add_flag("--read-beyond", o->read_beyond);  // the mutant: reads without a reservation
     command->callback([&s, o] {
         std::signal(SIGTERM, ask_to_stop);
         std::signal(SIGINT, ask_to_stop);

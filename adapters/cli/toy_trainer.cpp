@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "adapters/cli/toy_trainer.hpp"
 
+#include <algorithm>
 #include <chrono>
 #include <cstddef>
 #include <filesystem>
@@ -122,7 +123,10 @@ void toy_trainer::serve() {
     }
 }
 
-void toy_trainer::train(const site::action::train_group& group) {
+void toy_trainer::train(const site::action::train_group& reserved) {
+    auto group = reserved;
+    if (options_.read_beyond)
+        for (auto& s : group.spans) s.end.count = std::min(s.end.count + 1, space_.num_blocks());
     if (group.group == 0) {
         ++phase_;
         groups_ = windows_ = 0;

@@ -32,6 +32,8 @@ public:
         std::string incarnation;  // part of contribution names
         double seconds_per_window = 0.001;
         std::uint64_t seq_len = 1;
+        /// For tests of the audit: each group also reads the block behind what was reserved for it.
+        bool read_beyond = false;
     };
 
     static darlcore::result<std::unique_ptr<toy_trainer>> make(options o);

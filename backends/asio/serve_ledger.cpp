@@ -15,6 +15,7 @@
 #include <asio/thread_pool.hpp>
 
 #include "backends/asio/model_service.hpp"
+#include "backends/storage/ledger_replay.hpp"
 #include "backends/storage/posix.hpp"
 #include "backends/storage/snapshot_store.hpp"
 #include "darlcore/ledger/machine.hpp"
@@ -182,12 +183,14 @@ result<opened_run> open_run(serve_options& o, storage::file_system& files, const
         if (auto ok = make_new_run(o, run); !ok) return ok.error();
         store_options.identity = identity_of(*run.machine);
     }
-    auto store = storage::ledger_store::open(files, o.state_dir, this_process(o), store_options, replayed.target());
+    auto target = replayed.target();
+    if (o.plant == planted_fault::steal_replay) target = storage::without_steals(std::move(target));
+    auto store = storage::ledger_store::open(files, o.state_dir, this_process(o), store_options, target);
     if (!store && store.error().code == errc::invalid_argument &&
         !run.machine) {  // a journal folder without a run in it
         if (auto ok = make_new_run(o, run); !ok) return ok.error();
         store_options.identity = identity_of(*run.machine);
-        store = storage::ledger_store::open(files, o.state_dir, this_process(o), store_options, replayed.target());
+        store = storage::ledger_store::open(files, o.state_dir, this_process(o), store_options, target);
     }
     if (!store) return store.error();
     run.store = std::make_unique<storage::ledger_store>(std::move(*store));
@@ -202,6 +205,9 @@ result<opened_run> open_run(serve_options& o, storage::file_system& files, const
         if (!run.machine) return fail(errc::corrupt, fmt::format("'{}' has a journal without a run", o.state_dir));
         if (auto ok = compare_settings(o, run.machine->settings()); !ok) return ok.error();
     }
+    ledger::order_switches switches;
+    switches.pledge_before_merge = o.plant != planted_fault::pledge;
+    run.machine->set_switches_for_testing(switches);
     auto started = run.machine->handle(ledger::start_input{darlcore::term{run.store->term()}}, run.now);
     append_all(run, started.records);
     run.wanted = std::move(started.effects);

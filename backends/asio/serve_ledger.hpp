@@ -27,6 +27,13 @@ enum class start_mode : std::uint8_t {
     fresh,   ///< what is there is moved aside (never deleted) and a new run made
 };
 
+/// A mechanism that is taken away, so that a test sees its absence found. `none` in every real run.
+enum class planted_fault : std::uint8_t {
+    none,
+    pledge,       ///< contributions are merged without pledging their blocks
+    steal_replay  ///< a start forgets which leases were cut short by a steal
+};
+
 struct serve_options {
     std::string state_dir;
     std::string address = "127.0.0.1";
@@ -47,6 +54,7 @@ struct serve_options {
     service_options service;
     core_options core;
     std::string init_file;
+    planted_fault plant = planted_fault::none;
     bool sync = true;  ///< false: benchmarks only
     std::size_t bulk_threads = 2;
     /// Null: no model work in this build; only on_checkpoint runs without rounds.

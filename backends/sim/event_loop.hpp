@@ -20,6 +20,8 @@ public:
     [[nodiscard]] std::int64_t now_ms() const { return now_ms_; }
     [[nodiscard]] std::uint64_t events_run() const { return events_run_; }
     [[nodiscard]] bool empty() const { return events_.empty(); }
+    /// Of the time and number of every event that ran: equal digests, equal schedules.
+    [[nodiscard]] std::uint64_t digest() const { return digest_; }
 
     /// Runs `what` at that time; a time that has passed means now, behind what already waits for now.
     event_id at(std::int64_t time_ms, std::function<void()> what) {
@@ -39,6 +41,8 @@ public:
         auto next = events_.extract(events_.begin());
         now_ms_ = next.key().first;
         ++events_run_;
+        for (const auto word : {static_cast<std::uint64_t>(now_ms_), next.key().second})
+            digest_ = (digest_ ^ word) * 0x100000001b3U + 0x9e3779b97f4a7c15U;
         next.mapped()();
         return true;
     }
@@ -60,6 +64,7 @@ private:
     std::int64_t now_ms_ = 0;
     std::uint64_t next_ = 0;
     std::uint64_t events_run_ = 0;
+    std::uint64_t digest_ = 0;
     std::map<event_id, std::function<void()>> events_;
 };
 

@@ -45,6 +45,11 @@ public:
     void set_link(const process& from, const process& to, const link_settings& settings) {
         links_[{from.name(), to.name()}] = settings;
     }
+    void clear_link(const process& one, const process& other) {
+        links_.erase({one.name(), other.name()});
+        links_.erase({other.name(), one.name()});
+    }
+    void clear_links() { links_.clear(); }
     /// Nothing passes in this direction any more; what is under way still arrives.
     void cut(const process& from, const process& to) { cuts_.insert({from.name(), to.name()}); }
     void heal(const process& from, const process& to) { cuts_.erase({from.name(), to.name()}); }

@@ -277,10 +277,24 @@ result<announced> blob_store::announce(const blob_facts& facts, const blob_stand
     for (const auto& [id, u] : uploads_) {
         if (u->facts.site != facts.site || u->facts.sha256 != facts.sha256 || u->facts.bytes != facts.bytes) continue;
         u->touched_ms = now_ms;
+        u->facts.incarnation = facts.incarnation;  // whoever asks goes on with it
         return announced{false, {}, status_of(*u, now_ms)};
     }
+    drop_abandoned(facts, now_ms);
     if (const auto room = check_room(facts, standing); !room) return room.error();
     return start_upload(facts, now_ms);
+}
+
+// What nobody will finish must not count against the site: uploads that expired, and those of its replaced processes.
+// The lock is held.
+void blob_store::drop_abandoned(const blob_facts& facts, std::int64_t now_ms) {
+    std::vector<std::shared_ptr<upload>> going;
+    for (const auto& [id, u] : uploads_) {
+        const bool is_expired = !u->busy && now_ms - u->touched_ms >= limits_.upload_expires_ms;
+        if (is_expired || (u->facts.site == facts.site && u->facts.incarnation != facts.incarnation))
+            going.push_back(u);
+    }
+    for (const auto& u : going) drop(u);
 }
 
 result<announced> blob_store::start_upload(const blob_facts& facts, std::int64_t now_ms) {

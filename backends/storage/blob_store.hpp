@@ -196,6 +196,7 @@ private:
     result<void> load_staging(std::int64_t now_ms);
     result<void> load_blobs();
     result<void> load_folder(const std::string& folder);
+    void drop_abandoned(const blob_facts& facts, std::int64_t now_ms);
     result<announced> start_upload(const blob_facts& facts, std::int64_t now_ms);
     [[nodiscard]] result<void> check_announcement(const blob_facts& facts, const blob_standing& standing) const;
     [[nodiscard]] result<void> check_room(const blob_facts& facts, const blob_standing& standing) const;

@@ -93,11 +93,20 @@ struct salvage_report {
     std::vector<finding> findings;
 };
 
+/// How far back a salvage goes on purpose: everything from the record on that made a later generation than this one is
+/// left out, so the blocks of later merges are not committed any more; contributions to this generation stay pledged.
+/// `reached`: generation of the state that the check target holds.
+struct rollback {
+    std::optional<std::uint64_t> generation;
+    std::function<std::uint64_t()> reached;
+};
+
 /// Writes what can be kept of `from` into the NEW directory `to`: the newest good snapshot that the longest unbroken
 /// run of records continues, these records in one segment, a term above every one seen. `from` is not changed. Model
 /// and blobs are not copied: a start compares them, see docs/storage.md. Errors: errc::already_exists (`to` is there),
-/// errc::not_found (no journal), errc::corrupt (nothing can be kept), those of the file system.
+/// errc::not_found (no journal), errc::corrupt (nothing can be kept), errc::invalid_argument (a generation that the
+/// journal does not reach back or forward to), those of the file system.
 result<salvage_report> salvage(file_system& fs, const std::string& from, const std::string& to,
-                               const replay_target& check);
+                               const replay_target& check, const rollback& back = {});
 
 }  // namespace darlcore::storage

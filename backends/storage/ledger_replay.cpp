@@ -62,6 +62,20 @@ replay_target ledger_replay::target() {
 
 std::unique_ptr<ledger::machine> ledger_replay::take() { return std::move(machine_); }
 
+replay_target without_steals(replay_target target) {
+    target.replay = [replay = target.replay](const record& r) -> result<void> {
+        auto decoded = ledger::decode(r.type, r.payload);
+        auto* granted = decoded ? std::get_if<lease::events::granted>(&*decoded) : nullptr;
+        if (granted == nullptr || granted->steals.empty()) return replay(r);
+        granted->steals.clear();
+        const std::string payload = ledger::encode(*decoded);
+        auto changed = r;
+        changed.payload = payload;
+        return replay(changed);
+    };
+    return target;
+}
+
 run_identity identity_of(const ledger::machine& machine) {
     return {bytes_of_name(machine.settings().run_id), bytes_of_name(machine.space_digest())};
 }

@@ -35,6 +35,9 @@ private:
     std::unique_ptr<ledger::machine> machine_;
 };
 
+/// For tests: `target`, but what a steal took from other leases is missing in the records it is given.
+replay_target without_steals(replay_target target);
+
 /// Identity of the files of a run with these settings.
 run_identity identity_of(const ledger::machine& machine);
 

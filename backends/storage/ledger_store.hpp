@@ -38,8 +38,9 @@ class ledger_store {
 public:
     static result<ledger_store> open(file_system& fs, const std::string& path, lock_owner self, store_options options,
                                      const replay_target& target);
-    ledger_store(ledger_store&&) noexcept = default;
-    ledger_store& operator=(ledger_store&&) noexcept = default;
+    // may run out of memory: the queue of closed batches allocates when it moves
+    ledger_store(ledger_store&&) = default;
+    ledger_store& operator=(ledger_store&&) = default;
 
     [[nodiscard]] const recovered_journal& recovered() const { return recovered_; }
     /// True when this start made the run: the caller appends run_created first.

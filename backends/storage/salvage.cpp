@@ -18,8 +18,9 @@ struct kept_record {
 
 class salvager {
 public:
-    salvager(file_system& fs, const std::string& from, const std::string& to, const replay_target& check)
-        : fs_(fs), from_(from), to_(to), check_(check) {}
+    salvager(file_system& fs, const std::string& from, const std::string& to, const replay_target& check,
+             const rollback& back)
+        : fs_(fs), from_(from), to_(to), check_(check), back_(back) {}
 
     result<salvage_report> run() {
         if (fs_.list(to_)) return fail(errc::already_exists, to_ + " exists; salvage writes a new directory");
@@ -28,6 +29,7 @@ public:
         if (!seen->identity) return fail(errc::corrupt, from_ + ": neither a segment nor a snapshot can be read");
         if (const auto chosen = choose_base(*seen); !chosen) return chosen.error();
         replay();
+        if (const auto reached = check_generation(); !reached) return reached.error();
         if (report_.kept_through == 0) return fail(errc::corrupt, from_ + ": not even the first record can be kept");
         list_lost(*seen);
         report_.findings = std::move(seen->findings);
@@ -53,6 +55,8 @@ private:
         std::uint64_t best_end = run_end(0);
         const snapshot_summary* best = nullptr;
         for (const auto& snapshot : seen.snapshots) {
+            // a way back begins as early as it can
+            if (back_.generation && best_end > 0) break;
             if (!snapshot.good || run_end(snapshot.sequence) < best_end) continue;
             best = &snapshot;
             best_end = run_end(snapshot.sequence);
@@ -81,11 +85,25 @@ private:
             const bool batch_follows =
                 r.batch == position_.batch + 1 || (r.batch == position_.batch && !last_ends_batch);
             if (!batch_follows || r.ledger_ms < position_.ledger_ms || !check_.replay(r)) break;
+            if (back_.generation && back_.reached() > *back_.generation) {
+                went_past_ = true;
+                break;
+            }
             last_ends_batch = r.ends_batch;
             position_ = {r.sequence, r.batch, r.ledger_ms};
             ++report_.records_kept;
         }
         report_.kept_through = position_.sequence;
+    }
+
+    result<void> check_generation() const {
+        if (!back_.generation || went_past_) return {};
+        const std::uint64_t reached = back_.reached();
+        if (reached == *back_.generation) return {};
+        return fail(errc::invalid_argument,
+                    from_ + ": what is left of the journal is of generation " + std::to_string(reached) +
+                        (reached > *back_.generation ? " and later; a way back to " : " and earlier; a way to ") +
+                        std::to_string(*back_.generation) + " is not there");
     }
 
     void list_lost(const inspection& seen) {
@@ -141,6 +159,8 @@ private:
     const std::string& from_;
     const std::string& to_;
     const replay_target& check_;
+    const rollback& back_;
+    bool went_past_ = false;
     std::map<std::uint64_t, kept_record> records_;
     journal_position position_;
     std::string snapshot_bytes_;
@@ -150,8 +170,8 @@ private:
 }  // namespace
 
 result<salvage_report> salvage(file_system& fs, const std::string& from, const std::string& to,
-                               const replay_target& check) {
-    return salvager(fs, from, to, check).run();
+                               const replay_target& check, const rollback& back) {
+    return salvager(fs, from, to, check, back).run();
 }
 
 }  // namespace darlcore::storage

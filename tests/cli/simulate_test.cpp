@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // Real server, real sites, real kills: the audit must pass, three times in CI.
+#include <algorithm>
+#include <cstdio>
 #include <filesystem>
 #include <fstream>
 
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include "adapters/formats/json.hpp"
 #include "adapters/formats/safetensors.hpp"
@@ -15,16 +18,17 @@ namespace {
 using namespace darlcore;
 
 TEST(simulate, ends_with_each_block_in_the_model_once_though_sites_and_server_are_killed) {
-    const int runs = darlcore::testing::property_runs(3);
+    // 3 times in a row; 100 times when DARLCORE_PROPERTY_BUDGET=nightly
+    const int runs = std::min(darlcore::testing::property_runs(3), 100);
     for (int seed = 1; seed <= runs; ++seed) {
         const auto run =
-            darl::testing::run_darl({"simulate", "--json", "--sites", "4", "--blocks", "300", "--kill", "1", "--late",
+            darl::testing::run_darl({"simulate", "--json", "--sites", "4", "--blocks", "1000", "--kill", "1", "--late",
                                      "1", "--kill-ledger", "2", "--seed", std::to_string(seed)});
         ASSERT_EQ(run.status, 0) << run.out << run.err;
         const auto report = json::parse(run.out);
         ASSERT_TRUE(report) << run.out;
         EXPECT_EQ(*report->at("verdict").as_string(), "PASS");
-        EXPECT_EQ(report->at("covered").as_u64(), 300U);
+        EXPECT_EQ(report->at("covered").as_u64(), 1000U);
         EXPECT_EQ(report->at("duplicates").as_u64(), 0U);
         EXPECT_EQ(report->at("missing").as_u64(), 0U);
         EXPECT_EQ(report->at("sites").size(), 4U);
@@ -106,11 +110,104 @@ TEST(simulate, random_kills_of_the_server_never_mix_two_generations_and_cost_no_
     std::filesystem::remove_all(folder);
 }
 
+// --- the audit has teeth: a mechanism taken away from the real programs is found -------------------------------------
+
+/// Verdicts of up to four runs until one fails.
+std::string first_finding(const std::string& mechanism) {
+    for (int seed = 1; seed <= 4; ++seed) {
+        const auto run = darl::testing::run_darl({"simulate", "--json", "--sites", "4", "--blocks", "240", "--kill",
+                                                  "1", "--kill-ledger", "12", "--plant", mechanism, "--seed",
+                                                  std::to_string(seed), "--timeout", "60"});
+        if (run.status == 0) continue;
+        EXPECT_EQ(run.status, 1) << run.err;
+        const auto report = json::parse(run.out);
+        if (!report) return {};
+        EXPECT_EQ(*report->at("verdict").as_string(), "FAIL");
+        return json::dump(report->at("findings"));
+    }
+    return {};
+}
+
+TEST(simulate, without_the_reservation_it_says_fail) {
+    const auto found = first_finding("reserve");
+    EXPECT_NE(found.find("times"), std::string::npos) << found;
+}
+TEST(simulate, without_the_pledge_it_says_fail) { EXPECT_NE(first_finding("pledge"), ""); }
+TEST(simulate, without_the_replay_of_steals_it_says_fail) { EXPECT_NE(first_finding("steal_replay"), ""); }
+
+// --- simulated time --------------------------------------------------------------------------------------------------
+
+TEST(simulate_virtual, every_seed_passes_under_faults_of_all_kinds) {
+    const auto seeds = std::to_string(std::min(darlcore::testing::property_runs(1'300), 1'300));
+    const auto run = darl::testing::run_darl({"simulate", "--virtual", "--seeds", seeds, "--json"});
+    ASSERT_EQ(run.status, 0) << run.out << run.err;
+    const auto report = json::parse(run.out);
+    ASSERT_TRUE(report) << run.out;
+    std::printf("%s", run.out.c_str());
+    EXPECT_EQ(*report->at("verdict").as_string(), "PASS");
+    if (darlcore::testing::property_runs(1300) < 1300) return;
+    EXPECT_GE(*report->at("simulated_hours").as_double(), 6000.0);
+    EXPECT_GE(*report->at("fault_events").as_u64(), 75'000U);
+    EXPECT_GE(*report->at("simulated_hours").as_double() * 60, *report->at("cpu_s").as_double() * 1'000);
+}
+
+TEST(simulate_virtual, with_one_healthy_site_every_run_ends) {
+    const auto seeds = std::to_string(std::min(darlcore::testing::property_runs(200), 4'000));
+    const auto run = darl::testing::run_darl({"simulate", "--virtual", "--liveness", "--seeds", seeds, "--json"});
+    ASSERT_EQ(run.status, 0) << run.out << run.err;
+    std::printf("%s", run.out.c_str());
+}
+
+TEST(simulate_virtual, the_same_seeds_give_the_same_digest) {
+    const auto digest_of = [](const char* first) {
+        const auto run = darl::testing::run_darl({"simulate", "--virtual", "--seeds", "5", "--seed", first, "--json"});
+        const auto report = json::parse(run.out);
+        return report ? *report->at("digest").as_string() : run.err;
+    };
+    EXPECT_EQ(digest_of("7"), digest_of("7"));
+    EXPECT_NE(digest_of("7"), digest_of("8"));
+}
+
+TEST(simulate_virtual, a_failing_seed_is_named_with_the_shortest_list_of_events) {
+    const auto run = darl::testing::run_darl({"simulate", "--virtual", "--seeds", "300", "--plant", "sync", "--json"});
+    ASSERT_EQ(run.status, 1) << run.out << run.err;
+    const auto report = json::parse(run.out);
+    ASSERT_TRUE(report) << run.out;
+    EXPECT_EQ(*report->at("verdict").as_string(), "FAIL");
+    EXPECT_GE(*report->at("failed_seed").as_u64(), 1U);
+    EXPECT_GE(report->at("shortest_events").size(), 1U);
+    EXPECT_LE(report->at("shortest_events").size(), 8U);
+}
+
+// --- a way back ------------------------------------------------------------------------------------------------------
+
+TEST(journal_salvage, goes_back_to_a_generation_and_the_server_goes_on_from_there) {
+    const auto dir = std::filesystem::temp_directory_path() / ("darl-back-" + std::to_string(::getpid()));
+    std::filesystem::remove_all(dir);
+    const auto made = darl::testing::run_darl(
+        {"simulate", "--json", "--sites", "2", "--blocks", "120", "--seed", "3", "--keep", dir.string()});
+    ASSERT_EQ(made.status, 0) << made.out << made.err;
+    const std::string from = (dir / "state").string();
+    const std::string to = (dir / "back").string();
+    EXPECT_EQ(darl::testing::run_darl({"journal", "salvage", from, "--out", to, "--generation", "999"}).status, 2);
+    const auto back = darl::testing::run_darl({"journal", "salvage", from, "--out", to, "--generation", "1"});
+    ASSERT_EQ(back.status, 0) << back.out << back.err;
+    EXPECT_NE(back.out.find("generation 1"), std::string::npos) << back.out;
+    std::filesystem::rename(dir / "state" / "model", dir / "back" / "model");
+    std::filesystem::rename(dir / "state" / "blobs", dir / "back" / "blobs");
+    std::filesystem::remove(dir / "back" / "model" / "CURRENT");
+    const auto verified = darl::testing::run_darl({"journal", "verify", to});
+    EXPECT_EQ(verified.status, 0) << verified.out << verified.err;
+    std::filesystem::remove_all(dir);
+}
+
 TEST(simulate, wrong_arguments_are_named_and_end_with_2) {
     EXPECT_EQ(darl::testing::run_darl({"simulate", "--sites", "0"}).status, 2);
     const auto unknown = darl::testing::run_darl({"simulate", "--blokcs", "5"});
     EXPECT_EQ(unknown.status, 2);
     EXPECT_NE(unknown.err.find("blokcs"), std::string::npos);
+    EXPECT_EQ(darl::testing::run_darl({"simulate", "--seeds", "5"}).status, 2);
+    EXPECT_EQ(darl::testing::run_darl({"simulate", "--virtual", "--plant", "nonsense"}).status, 2);
 }
 
 }  // namespace

@@ -214,6 +214,24 @@ TEST_F(Blobs, ASiteHasTwoOpenUploadsAndABoundOnItsBytes) {
     EXPECT_EQ(refusal(delta(bytes_of(1000, 4), "hpc-a", 4)), errc::internal) << "merged bytes no longer count";
 }
 
+// Found by the simulation: a lone site that was killed twice in its uploads could never upload again.
+TEST_F(Blobs, UploadsOfAReplacedProcessAndExpiredOnesDoNotCountAgainstTheirSite) {
+    announce(delta(bytes_of(1000, 1)));
+    announce(delta(bytes_of(1000, 2)));
+    auto later = delta(bytes_of(1000, 3));
+    EXPECT_EQ(refusal(later), errc::quota);
+    later.incarnation = "0022";
+    auto resumed = delta(bytes_of(1000, 1));
+    resumed.incarnation = "0022";
+    announce(resumed);  // the same bytes: that upload goes on
+    announce(later);    // and the other one of the replaced process is gone
+    auto more = delta(bytes_of(1000, 2));
+    more.incarnation = "0022";
+    EXPECT_EQ(refusal(more), errc::quota);
+    now += limits.upload_expires_ms;
+    announce(more);
+}
+
 TEST_F(Blobs, TheReserveIsKeptAlsoAgainstUploadsThatAreStillToArrive) {
     limits.reserve_bytes = 5000;
     on.set_capacity(20'000);

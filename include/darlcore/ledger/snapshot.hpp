@@ -60,6 +60,12 @@ inline round::lease_facts machine::facts(const site_id* asker) const {
     const auto counts = leases_.counts();
     round::lease_facts f;
     f.unassigned = counts.unassigned;
+    // Nothing is out and the run is not over: the next acquire brings the second chance or the next epoch, so there
+    // must be one.
+    const bool more_epochs = leases_.epoch().count + 1 < settings_.lease.max_epochs;
+    if (counts.unassigned == 0 && counts.leased == 0 && counts.pledged == 0 &&
+        (more_epochs || !leases_.epoch_complete()))
+        f.unassigned = std::max<std::uint64_t>(1, counts.quarantined);
     std::uint64_t held_by_pledging = 0;
     for (const auto number : leases_.pledging()) held_by_pledging += leases_.site(number, {}).held;
     f.held_unpledged = counts.leased > held_by_pledging;

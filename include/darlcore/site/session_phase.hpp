@@ -138,7 +138,11 @@ inline void phase_ended(session_state& s, const phase_done& result, std::int64_t
         std::max<std::int64_t>(1, result.compute_ms > 0 ? result.compute_ms : now_ms - s.phase.started_ms);
     const double rate = static_cast<double>(blocks) / static_cast<double>(spent_ms);
     s.blocks_per_ms = s.blocks_per_ms > 0 ? 0.7 * s.blocks_per_ms + 0.3 * rate : rate;
-    s.macro_step_s = static_cast<double>(now_ms - s.phase.started_ms) / 1000.0;
+    // scaled to a full phase: after a shortened one the next lease must last for a long one
+    const double share = result.steps > 0 && result.steps < s.phase.inner_steps
+                             ? static_cast<double>(s.phase.inner_steps) / static_cast<double>(result.steps)
+                             : 1.0;
+    s.macro_step_s = static_cast<double>(now_ms - s.phase.started_ms) / 1000.0 * share;
     s.result = result;
     s.uploads_left = 3;
     s.at = stage::uploading;
