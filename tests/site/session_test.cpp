@@ -328,7 +328,10 @@ TEST(session, a_busy_name_is_taken_over_once_and_only_from_the_process_that_was_
     h.refuse(errc::cluster_busy, 0, incarnation{8, 8});
     h.expect_nothing();
     h.wait(200);
-    EXPECT_EQ(h.expect_call<ledger::register_request>().take_over, (incarnation{7, 7}));
+    EXPECT_FALSE(h.expect_call<ledger::register_request>().take_over.has_value()) << "another was quicker: wait for it";
+    h.refuse(errc::cluster_busy, 0, incarnation{8, 8});
+    h.wait(200);
+    EXPECT_FALSE(h.expect_call<ledger::register_request>().take_over.has_value()) << "once";
 }
 
 TEST(session, a_wrong_token_ends_it_at_once_and_an_unreachable_server_after_the_time_to_give_up) {

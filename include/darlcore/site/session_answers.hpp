@@ -147,13 +147,18 @@ inline void ask_again(session_state& s, const request& asked, const failure& why
     s.retry_at_ms = now_ms + std::max<std::int64_t>(why.retry_after_ms, s.set.retry_ms);
 }
 
-// The name is held by another process. After a requeue that one is ours and gone: replace exactly it, once.
+// The name is held by another process. After a requeue that one is ours and gone: replace exactly it, once. A third
+// process that was quicker is waited for: naming the one it replaced would be refused for ever.
 inline void name_is_busy(session_state& s, const request& asked, const failure& why, std::int64_t now_ms) {
-    if (s.set.take_over && !s.take_over && !why.replaced.is_none()) {
+    if (s.set.take_over && !why.replaced.is_none()) {
+        s.set.take_over = false;
         s.take_over = why.replaced;
         return;  // asked anew, with the name of whom it replaces
     }
-    ask_again(s, asked, why, now_ms);
+    s.take_over.reset();
+    request next = asked;
+    if (auto* hello = std::get_if<ledger::register_request>(&next)) hello->take_over.reset();
+    ask_again(s, next, why, now_ms);
 }
 
 inline bool is_fatal(errc code) {
