@@ -255,6 +255,22 @@ TEST(plan_refusals, rates_of_the_calibration_must_be_positive_and_finite) {
     }
 }
 
+// Seen red: without the bound the count of units up to a time runs through 2^53 of them.
+TEST(plan_refusals, numbers_beyond_what_times_can_tell_apart_are_refused_by_row) {
+    for (const auto& [key, bad] : {std::pair{"wait_h", 1e308}, {"startup_h", 1e7}, {"units_per_h", 1e300}}) {
+        json::value r = row("g4");
+        r.set("wait_h", 5).set("walltime_h", 8).set(key, bad);
+        const auto input = read_waterfill(waterfill_of({r}));
+        ASSERT_TRUE(input.has_value()) << input.error().context;
+        const auto plan = waterfill(input->request);
+        ASSERT_FALSE(plan.has_value()) << key;
+        EXPECT_NE(plan.error().context.find("site here, shape g4"), std::string::npos) << plan.error().context;
+    }
+    json::value r = row("g4");
+    r.set("wait_h", 5).set("gpus", 4294967297.0);
+    EXPECT_FALSE(read_waterfill(waterfill_of({r})).has_value()) << "a count is not cut to 32 bits";
+}
+
 // Seen red: without the check the arguments reach the document, from which scripts are made.
 TEST(plan_refusals, arguments_that_a_shell_would_read_are_refused_by_name) {
     for (const std::string bad : {"-p gpu; rm x", "a\nb", "$(id)", "`id`", "it's", "\"q\"", "a|b"}) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "adapters/cli/plan/document.hpp"
 
+#include <algorithm>
 #include <cmath>
 #include <cstdio>
 #include <fstream>
@@ -135,6 +136,12 @@ std::uint64_t fields::count(std::string_view key, std::optional<std::uint64_t> f
         n = static_cast<std::uint64_t>(*v->as_double());
     if (!n) refuse(fmt::format("{} must be a whole number, 0 or more", key));
     return n.value_or(0);
+}
+
+std::uint32_t fields::count32(std::string_view key, std::optional<std::uint32_t> fallback) {
+    const std::uint64_t n = count(key, fallback);
+    if (n > UINT32_MAX) refuse(fmt::format("{} must be at most {}", key, UINT32_MAX));
+    return static_cast<std::uint32_t>(std::min<std::uint64_t>(n, UINT32_MAX));
 }
 
 std::string fields::text(std::string_view key, std::optional<std::string> fallback) {

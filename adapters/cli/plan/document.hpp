@@ -31,6 +31,8 @@ public:
     double number(std::string_view key, std::optional<double> fallback = std::nullopt);
     std::optional<double> optional_number(std::string_view key);
     std::uint64_t count(std::string_view key, std::optional<std::uint64_t> fallback = std::nullopt);
+    /// A count that fits 32 bits.
+    std::uint32_t count32(std::string_view key, std::optional<std::uint32_t> fallback = std::nullopt);
     std::string text(std::string_view key, std::optional<std::string> fallback = std::nullopt);
     bool flag(std::string_view key, bool fallback);
     /// The array under a key; nullptr when it is missing (an error when required) or no array.

@@ -104,7 +104,7 @@ result<void> read_shape(const json::value& row, const std::string& where, const 
               "link_h", "gap_h", "max_links", "class", "age_s", "reason", "flags", "args"});
     waterfill_shape shape;
     shape.name = f.text("name");
-    shape.gpus = static_cast<std::uint32_t>(f.count("gpus", 1));
+    shape.gpus = f.count32("gpus", 1);
     reading_row seen;
     seen.site = site_name;
     seen.shape = shape.name;
@@ -127,10 +127,10 @@ result<void> read_shape(const json::value& row, const std::string& where, const 
     shape.wait_h = row_wait(f, "h", strength, seen).value_or(0);
     if (f.find("walltime_h") != nullptr) shape.walltime_h = f.number("walltime_h");
     shape.startup_h = f.number("startup_h", 0);
-    shape.jobs = static_cast<std::uint32_t>(f.count("jobs", 1));
+    shape.jobs = f.count32("jobs", 1);
     shape.link_h = f.number("link_h", 0);
     shape.gap_h = f.number("gap_h", 0);
-    shape.links_max = static_cast<std::uint32_t>(f.count("max_links", 0));
+    shape.links_max = f.count32("max_links", 0);
     if (!(shape.units_per_h > 0)) f.refuse("units_per_h must be more than 0");
     if (!(shape.walltime_h > 0)) f.refuse("walltime_h must be more than 0");
     if (f.failure()) return *f.failure();
@@ -148,7 +148,7 @@ result<waterfill_input> read_waterfill(const json::value& document, double stren
     made.request.units = f.count("units");
     const std::uint64_t min_units = f.count("min_units", 0);
     made.request.reserve_units = f.number("reserve_units", 0);
-    if (f.find("max_gpus") != nullptr) made.request.gpus_max = static_cast<std::uint32_t>(f.count("max_gpus"));
+    if (f.find("max_gpus") != nullptr) made.request.gpus_max = f.count32("max_gpus");
     const json::array* sites = f.list("sites", true);
     if (f.failure()) return *f.failure();
     for (std::size_t i = 0; i < sites->size(); ++i) {
@@ -178,8 +178,8 @@ result<calibration> read_calibration(const json::value& object) {
     c.eval_windows = f.number("eval_windows", 512);
     c.eval_speedup = f.number("eval_speedup", 3);
     c.join_stall_s = f.number("join_stall_s", 0);
-    c.seq_len = static_cast<std::uint32_t>(f.count("seq_len"));
-    c.block_windows = static_cast<std::uint32_t>(f.count("block_windows"));
+    c.seq_len = f.count32("seq_len");
+    c.block_windows = f.count32("block_windows");
     const std::string overhead = f.text("overhead", "sum");
     if (overhead != "sum" && overhead != "max") f.refuse("overhead must be sum or max");
     c.overhead = overhead == "max" ? overhead_rule::max : overhead_rule::sum;
@@ -203,7 +203,7 @@ result<calibration> read_calibration(const json::value& object) {
     if (f.failure()) return *f.failure();
     for (const auto& [key, g] : *geometries->as_object()) {
         fields row(g, "calibration.geometry." + key, {"seq_per_s", "batch", "source"});
-        geometry made{row.number("seq_per_s"), static_cast<std::uint32_t>(row.count("batch"))};
+        geometry made{row.number("seq_per_s"), row.count32("batch")};
         if (!(made.seq_per_s > 0) || made.batch == 0) row.refuse("seq_per_s and batch must be more than 0");
         if (row.failure()) return *row.failure();
         c.geometries[key] = made;
@@ -243,8 +243,8 @@ result<void> read_inner_steps(fields& f, campaign_config& c) {
         fields q(*v, "config.inner_steps",
                  {"h0", "max_h", "warmup", "total_steps", "peak_lr", "decay_ratio", "min_factor"});
         qsr_schedule s;
-        s.h0 = static_cast<std::uint32_t>(q.count("h0"));
-        s.h_max = static_cast<std::uint32_t>(q.count("max_h"));
+        s.h0 = q.count32("h0");
+        s.h_max = q.count32("max_h");
         s.lr = {q.count("warmup"), q.count("total_steps"), q.number("peak_lr"), q.number("decay_ratio"),
                 q.number("min_factor")};
         if (s.h0 == 0 || s.h_max < s.h0 || s.lr.total_steps == 0 || !(s.lr.decay_ratio >= 0 && s.lr.decay_ratio <= 1))
@@ -323,9 +323,9 @@ result<void> read_option(const json::value& row, std::size_t i, double strength,
     plan_option o;
     o.site = f.text("site");
     o.shape = f.text("shape", "");
-    o.nodes = static_cast<std::uint32_t>(f.count("nodes", 1));
+    o.nodes = f.count32("nodes", 1);
     const bool usable = f.text("class", "accepted") == "accepted";  // else it is only listed, with its reason
-    o.gpus = static_cast<std::uint32_t>(usable ? f.count("gpus") : f.count("gpus", 1));
+    o.gpus = usable ? f.count32("gpus") : f.count32("gpus", 1);
     if (o.shape.empty()) o.shape = fmt::format("{}gpu", o.gpus);
     reading_row seen;
     seen.site = o.site;
@@ -337,8 +337,8 @@ result<void> read_option(const json::value& row, std::size_t i, double strength,
     if (!verdict && !f.failure()) o.wait_s = row_wait(f, "s", strength, seen).value_or(0);
     o.walltime_s = usable ? f.number("walltime_s") : f.number("walltime_s", 3600);
     o.startup_s = f.number("startup_s", 0);
-    o.lanes = static_cast<std::uint32_t>(f.count("lanes", 1));
-    o.links = static_cast<std::uint32_t>(f.count("links", 1));
+    o.lanes = f.count32("lanes", 1);
+    o.links = f.count32("links", 1);
     o.begin_s = f.number("begin_s", 0);
     o.lead_s = f.number("lead_s", 0);
     o.has_checkpoint = f.flag("has_checkpoint", false);

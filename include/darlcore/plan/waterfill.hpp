@@ -55,12 +55,18 @@ struct waterfill_plan {
     std::vector<exclusion> excluded;
 };
 
+/// More units than this, waited for or counted, are not told apart by the times that are compared.
+inline constexpr double units_resolved = 1e15;
+inline constexpr double hours_max = 1e6;
+
 /// Up to this many sites with minimum units every subset is tried.
 inline constexpr std::size_t subset_sites_max = 12;
 
 /// Checks a request: positive finite rates and walltimes, finite waits >= 0, distinct sites.
 /// Errors: errc::invalid_argument naming the row (site, shape, key) and the fix.
 inline result<void> check(const waterfill_request& r) {
+    if (static_cast<double>(r.units) > units_resolved)
+        return fail(errc::invalid_argument, "more than 1e15 units; count in larger units");
     if (!(std::isfinite(r.reserve_units) && r.reserve_units >= 0))
         return fail(errc::invalid_argument, "reserve_units must be a finite number, 0 or more");
     for (std::size_t i = 0; i < r.sites.size(); ++i) {
@@ -83,6 +89,11 @@ inline result<void> check(const waterfill_request& r) {
             if (!(std::isfinite(shape.link_h) && shape.link_h >= 0 && std::isfinite(shape.gap_h) && shape.gap_h >= 0))
                 return fail(errc::invalid_argument, row + "link_h and gap_h must be finite numbers, 0 or more");
             if (shape.jobs == 0) return fail(errc::invalid_argument, row + "jobs must be 1 or more");
+            if (shape.wait_h > hours_max || shape.startup_h > hours_max)
+                return fail(errc::invalid_argument, row + "wait_h and startup_h must be at most 1000000 (a century)");
+            if (shape.units_per_h * shape.jobs * (shape.wait_h + shape.startup_h) > units_resolved)
+                return fail(errc::invalid_argument,
+                            row + "units_per_h is too large to tell one unit from the next; count in larger units");
         }
     }
     return {};
