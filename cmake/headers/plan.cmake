@@ -20,4 +20,5 @@ set(DARLCORE_HEADERS_PLAN
   ${PROJECT_SOURCE_DIR}/include/darlcore/plan/trace.hpp
   ${PROJECT_SOURCE_DIR}/include/darlcore/plan/usage.hpp
   ${PROJECT_SOURCE_DIR}/include/darlcore/plan/waterfill.hpp
+  ${PROJECT_SOURCE_DIR}/include/darlcore/plan/waterfill_request.hpp
 )

@@ -138,16 +138,16 @@ TEST(simulate, without_the_replay_of_steals_it_says_fail) { EXPECT_NE(first_find
 // --- simulated time --------------------------------------------------------------------------------------------------
 
 TEST(simulate_virtual, every_seed_passes_under_faults_of_all_kinds) {
-    const auto seeds = std::to_string(std::min(darlcore::testing::property_runs(1'300), 1'300));
+    const auto seeds = std::to_string(std::min(darlcore::testing::property_runs(2'000), 2'000));
     const auto run = darl::testing::run_darl({"simulate", "--virtual", "--seeds", seeds, "--json"});
     ASSERT_EQ(run.status, 0) << run.out << run.err;
     const auto report = json::parse(run.out);
     ASSERT_TRUE(report) << run.out;
     std::printf("%s", run.out.c_str());
     EXPECT_EQ(*report->at("verdict").as_string(), "PASS");
-    if (darlcore::testing::property_runs(1300) < 1300) return;
-    EXPECT_GE(*report->at("simulated_hours").as_double(), 6000.0);
-    EXPECT_GE(*report->at("fault_events").as_u64(), 75'000U);
+    if (darlcore::testing::property_runs(2'000) < 2'000) return;
+    EXPECT_GE(*report->at("simulated_hours").as_double(), 365.25 * 24);
+    EXPECT_GE(*report->at("fault_events").as_u64(), 100'000U);
     EXPECT_GE(*report->at("simulated_hours").as_double() * 60, *report->at("cpu_s").as_double() * 1'000);
 }
 

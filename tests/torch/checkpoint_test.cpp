@@ -183,7 +183,10 @@ bool nothing_is_set(std::string_view) { return false; }
 bool everything_is_set(std::string_view) { return true; }
 
 TEST(compute_environment, names_the_kernels_when_the_library_does_not_know_the_processor) {
-    compute_facts f{"Prescott", true, true, 8, 1, false};
+    compute_facts f;
+    f.blas_core = "Prescott";
+    f.avx2 = f.avx512 = true;
+    f.cores = 8;
     const auto has = [&](const std::string& name, const std::string& value) {
         const auto all = worker_environment(f, &nothing_is_set);
         return std::find(all.begin(), all.end(), std::pair(name, value)) != all.end();
