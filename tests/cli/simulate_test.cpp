@@ -133,7 +133,6 @@ TEST(simulate, without_the_reservation_it_says_fail) {
     EXPECT_NE(found.find("times"), std::string::npos) << found;
 }
 TEST(simulate, without_the_pledge_it_says_fail) { EXPECT_NE(first_finding("pledge"), ""); }
-TEST(simulate, without_the_replay_of_steals_it_says_fail) { EXPECT_NE(first_finding("steal_replay"), ""); }
 
 // --- simulated time --------------------------------------------------------------------------------------------------
 
