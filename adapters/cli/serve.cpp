@@ -2,7 +2,6 @@
 // `darl serve`: ledger, rounds, blobs and the status page in one process.
 #include <cmath>
 #include <cstdlib>
-#include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <memory>
@@ -41,7 +40,6 @@ struct serve_arguments {
     std::uint64_t max_epochs = 1;
     std::string listen = "127.0.0.1:8760";
     std::string commit_policy;
-    std::string merge;
     std::string init;
     std::string token_file;
     std::string tls_certificate;
@@ -134,24 +132,6 @@ bool names_section(const std::vector<std::pair<std::string, std::string>>& overr
     return false;
 }
 
-/// How contributions become weights belongs to the run: told at its first start, remembered beside the journal.
-result<http::merge_kind> merge_kind_of(const serve_arguments& a) {
-    const std::filesystem::path path = std::filesystem::path(a.state_dir) / "merge";
-    std::string kind = a.merge;
-    if (kind.empty() && !a.fresh) {
-        std::ifstream in(path);
-        in >> kind;
-    } else if (!kind.empty()) {
-        std::error_code failed;
-        std::filesystem::create_directories(path.parent_path(), failed);
-        std::ofstream out(path, std::ios::trunc);
-        out << kind << '\n';
-        out.close();
-        if (!out) return fail(errc::io_error, fmt::format("{}: cannot be written", path.string()));
-    }
-    return kind == "sum" ? http::merge_kind::sum : http::merge_kind::outer;
-}
-
 result<http::serve_options> options_of(const serve_arguments& a, const std::vector<std::string>& rest) {
     http::serve_options o;
     const auto overrides = config_overrides(rest);
@@ -199,9 +179,7 @@ result<http::serve_options> options_of(const serve_arguments& a, const std::vect
     if (a.tls_certificate.empty() != a.tls_key.empty())
         return fail(errc::invalid_argument, "--tls-certificate and --tls-key belong together");
     if (!a.tls_certificate.empty()) o.tls = http::tls_options{a.tls_certificate, a.tls_key, a.tls_client_ca};
-    const auto merge = merge_kind_of(a);
-    if (!merge) return merge.error();
-    o.work = http::make_model_work(*merge);
+    o.work = http::make_model_work();
 #ifdef DARLCORE_HAS_PROBE_ROUTES
     o.make_probes = [](asio::thread_pool& pool, http::ledger_service& service, std::string folder) {
         return std::make_unique<http::probe_routes>(pool, service, std::move(folder), plan_io::plan_html);
@@ -243,9 +221,6 @@ void add_serve(CLI::App& app, session& s) {
     c->add_option("--listen", a->listen, "ADDRESS:PORT; port 0 picks one")->capture_default_str();
     c->add_option("--commit-policy", a->commit_policy, "when a block counts")
         ->check(CLI::IsMember({"on_merge", "on_checkpoint"}));
-    c->add_option("--merge", a->merge, "outer (the outer step; default) or sum (w plus all deltas; for audits)")
-        ->check(CLI::IsMember({"outer", "sum"}))
-        ->capture_default_str();
     c->add_option("--init", a->init, "safetensors file (f32) of the first weights; else the first site makes them");
     c->add_option("--token-file", a->token_file, "token file (mode 0600); else DARL_TOKEN; SIGHUP reads it again");
     c->add_option("--tls-certificate", a->tls_certificate, "PEM file with the certificate chain");

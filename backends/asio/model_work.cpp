@@ -161,28 +161,19 @@ result<model_layout> layout_of(const formats::safetensors_reader& file) {
     return model_layout::make(std::move(specs));
 }
 
-/// Sums the inputs element by element into the files of a model.
-result<double> write_sum(const std::vector<formats::safetensors_reader>& inputs, const std::string& staging,
-                         const formats::safetensors_metadata& metadata) {
-    const auto layout = layout_of(inputs.front());
-    if (!layout) return layout.error();
-    auto out = model_output::create(staging, *layout, metadata);
+/// Writes what a file holds as the files of a model; the largest magnitude of its weights.
+result<double> write_model(const formats::safetensors_reader& file, const model_layout& layout,
+                           const std::string& staging, const formats::safetensors_metadata& metadata) {
+    auto out = model_output::create(staging, layout, metadata);
     if (!out) return out.error();
-    std::vector<float> sum;
-    std::vector<float> part;
-    for (const tensor_spec& spec : layout->specs()) {
-        const std::uint64_t total = elements_of(*inputs.front().header().find(spec.name));
-        for (std::uint64_t at = 0; at < total; at += sum.size()) {
-            sum.assign(static_cast<std::size_t>(std::min<std::uint64_t>(chunk_elements, total - at)), 0.0F);
-            part.resize(sum.size());
-            for (const auto& file : inputs) {
-                const auto* entry = file.header().find(spec.name);
-                if (entry == nullptr || elements_of(*entry) != total)
-                    return fail(errc::layout_mismatch, file.path() + " has another layout");
-                if (auto got = tensor_input(file, *entry).read(at, part); !got) return got.error();
-                for (std::size_t i = 0; i < sum.size(); ++i) sum[i] += part[i];
-            }
-            if (auto ok = out->write(sum); !ok) return ok.error();
+    std::vector<float> values;
+    for (const tensor_spec& spec : layout.specs()) {
+        const auto& entry = *file.header().find(spec.name);
+        const std::uint64_t total = elements_of(entry);
+        for (std::uint64_t at = 0; at < total; at += values.size()) {
+            values.resize(static_cast<std::size_t>(std::min<std::uint64_t>(chunk_elements, total - at)));
+            if (auto got = tensor_input(file, entry).read(at, values); !got) return got.error();
+            if (auto ok = out->write(values); !ok) return ok.error();
         }
     }
     if (auto ok = out->finish(); !ok) return ok.error();
@@ -209,13 +200,12 @@ result<void> write_meta(const merge_order& order, const std::vector<std::pair<co
 
 class host_model_work : public model_work {
 public:
-    explicit host_model_work(merge_kind kind) : kind_(kind) {}
     std::unique_ptr<storage::blob_scanner> scanner(const storage::blob_facts& facts) override {
         return std::make_unique<http::scanner>(facts.bytes);
     }
     result<merge_outcome> merge(const merge_order& order) override {
         const auto begun = std::chrono::steady_clock::now();
-        auto out = kind_ == merge_kind::sum ? sum(order) : outer(order);
+        auto out = outer(order);
         if (out)
             out->figures.merge_ms =
                 std::chrono::duration_cast<std::chrono::milliseconds>(std::chrono::steady_clock::now() - begun).count();
@@ -225,9 +215,7 @@ public:
                                        const std::string& run_id) override;
 
 private:
-    static result<merge_outcome> sum(const merge_order& order);
     static result<merge_outcome> outer(const merge_order& order);
-    merge_kind kind_;
 };
 
 result<initial_outcome> host_model_work::initialise(const std::string& source, const std::string& staging,
@@ -241,37 +229,12 @@ result<initial_outcome> host_model_work::initialise(const std::string& source, c
     facts.layout_digest = layout->digest();
     const auto text = json::parse(scan_text(facts));
     out.layout_digest = *text->at("layout_digest").as_string();
-    std::vector<formats::safetensors_reader> inputs;
-    inputs.push_back(std::move(*file));
-    const auto largest = write_sum(inputs, staging, {{"darl.run_id", run_id}, {"darl.generation", "0"}});
+    const auto largest = write_model(*file, *layout, staging, {{"darl.run_id", run_id}, {"darl.generation", "0"}});
     if (!largest) return largest.error();
     out.max_abs_weight = *largest;
     const json::value meta =
         json::make_object({{"run_id", run_id}, {"generation", 0}, {"layout_digest", out.layout_digest}});
     if (auto ok = write_text(file_in(staging, storage::meta_file), json::dump(meta)); !ok) return ok.error();
-    return out;
-}
-
-result<merge_outcome> host_model_work::sum(const merge_order& order) {
-    std::vector<formats::safetensors_reader> inputs;
-    auto base = formats::safetensors_reader::open(file_in(order.current, storage::global_file));
-    if (!base) return base.error();
-    inputs.push_back(std::move(*base));
-    std::vector<std::pair<const merge_file*, double>> used;
-    for (const merge_file& d : order.deltas) {
-        auto file = formats::safetensors_reader::open(d.path);
-        if (!file) return file.error();
-        inputs.push_back(std::move(*file));
-        used.emplace_back(&d, 1.0);
-    }
-    const formats::safetensors_metadata metadata{{"darl.run_id", order.run_id},
-                                                 {"darl.generation", std::to_string(order.next.count)}};
-    const auto largest = write_sum(inputs, order.staging, metadata);
-    if (!largest) return largest.error();
-    if (auto ok = write_meta(order, used); !ok) return ok.error();
-    merge_outcome out;
-    out.merged = true;
-    out.max_abs_weight = *largest;
     return out;
 }
 
@@ -330,6 +293,6 @@ result<merge_outcome> host_model_work::outer(const merge_order& order) {
 
 }  // namespace
 
-std::unique_ptr<model_work> make_model_work(merge_kind kind) { return std::make_unique<host_model_work>(kind); }
+std::unique_ptr<model_work> make_model_work() { return std::make_unique<host_model_work>(); }
 
 }  // namespace darlcore::http

@@ -60,12 +60,7 @@ public:
                                                const std::string& run_id) = 0;
 };
 
-/// How contributions become weights.
-enum class merge_kind : std::uint8_t {
-    outer,  ///< the outer step of the design
-    sum,    ///< w' = w + sum of deltas: the model is its own proof of coverage (`darl simulate`)
-};
-
-std::unique_ptr<model_work> make_model_work(merge_kind kind);
+/// The outer step on files (host backend).
+std::unique_ptr<model_work> make_model_work();
 
 }  // namespace darlcore::http

@@ -42,9 +42,14 @@ protected:
     void start(bool first) {
         std::vector<std::string> arguments{"--resume"};
         if (first)
-            arguments = {
-                "--num-samples",        "40", "--block-size", "10", "--merge", "sum", "--round.live_window_s=60",
-                "--train.inner_steps=1"};
+            arguments = {"--num-samples",
+                         "40",
+                         "--block-size",
+                         "10",
+                         "--outer.eta=1",
+                         "--outer.beta=0",
+                         "--round.live_window_s=60",
+                         "--train.inner_steps=1"};
         server_ = std::make_unique<served>(state_path(), arguments);
         ASSERT_TRUE(server_->up()) << server_->log();
         client_ = std::make_unique<client::http_client>(server_->client());
