@@ -54,12 +54,8 @@ struct plan_arguments {
     std::vector<std::string> history;
 };
 
-// The input with the waits of the server in its rows, when one is named.
-result<json::value> planned_input(plan_arguments& a) {
-    if (a.input.empty()) return fail(errc::bad_request, "give --input FILE (JSON or TOML, - for stdin)");
-    if (a.publish && a.server.url.empty()) return fail(errc::bad_request, "--publish needs --server URL");
-    auto document = read_document(a.input);
-    if (!document || a.server.url.empty()) return document;
+// The input with the waits of the server in its rows.
+result<json::value> asked_of_server(json::value document, plan_arguments& a) {
     const auto estimates = ask_server(a.server, fmt::format("/estimates?strength={}", a.strength));
     if (!estimates) return estimates.error();
     json::value probes;
@@ -73,7 +69,21 @@ result<json::value> planned_input(plan_arguments& a) {
                                : a.wait == "p50" ? wait_choice::p50
                                : a.wait == "p90" ? wait_choice::p90
                                                  : wait_choice::choose;
-    return with_estimates(std::move(*document), *estimates, probes, choice);
+    return with_estimates(std::move(document), *estimates, probes, choice);
+}
+
+// The input with the waits of the server or of histories in its rows, when they are named.
+result<json::value> planned_input(plan_arguments& a) {
+    if (a.input.empty()) return fail(errc::bad_request, "give --input FILE (JSON or TOML, - for stdin)");
+    if (a.publish && a.server.url.empty()) return fail(errc::bad_request, "--publish needs --server URL");
+    if (a.wait == "trace" && a.history.empty())
+        return fail(errc::bad_request, "--wait trace plans with past waits; give --history SITE=FILE");
+    auto document = read_document(a.input);
+    if (document && !a.server.url.empty()) document = asked_of_server(std::move(*document), a);
+    if (!document || a.wait != "trace") return document;
+    const auto past = read_histories(a.history);
+    if (!past) return past.error();
+    return with_history(std::move(*document), *past, a.history_now_s);
 }
 
 result<void> deliver(session& s, const json::value& document, const plan_arguments& a) {
@@ -213,16 +223,42 @@ std::vector<site_choices> choices_of(const campaign_input& input) {
 
 std::vector<candidate_shape> candidates_of(const campaign_input& input) {
     std::vector<candidate_shape> made;
-    for (const plan_option& o : input.options) {
+    for (std::size_t i = 0; i < input.options.size(); ++i) {
+        const plan_option& o = input.options[i];
         candidate_shape c;
         c.base = o;
         c.wait_raw_s = o.wait_s;
+        c.wait_p50_s = input.waits[i].p50_s;
+        c.wait_p90_s = input.waits[i].p90_s;
         for (const reading_row& r : input.readings) {
             if (r.site != o.site || r.shape != o.shape || !r.wait_raw_s) continue;
             c.wait_raw_s = *r.wait_raw_s;
             c.gamma = r.gamma;
         }
         made.push_back(std::move(c));
+    }
+    return made;
+}
+
+// A shape that is in no plan so far: the recommended one with this shape at its site.
+result<std::vector<scored_plan>> plans_of_the_others(const campaign_input& input, const planned_campaign& p) {
+    const auto shows = [](const std::vector<plan_option>& plan, const plan_option& o) {
+        return std::any_of(plan.begin(), plan.end(),
+                           [&](const plan_option& x) { return x.site == o.site && x.shape == o.shape; });
+    };
+    std::vector<scored_plan> made;
+    for (const plan_option& o : input.options) {
+        bool shown = shows(p.options, o);
+        for (const losing_plan& l : p.alternatives) shown = shown || shows(l.plan.options, o);
+        for (const scored_plan& s : made) shown = shown || shows(s.options, o);
+        if (shown) continue;
+        std::vector<plan_option> changed = p.options;
+        std::erase_if(changed, [&](const plan_option& x) { return x.site == o.site; });
+        changed.push_back(o);
+        std::stable_sort(changed.begin(), changed.end(), [](const auto& x, const auto& y) { return x.site < y.site; });
+        auto scored = score_plan(input.calibration, changed, p.config);
+        if (!scored) return scored.error();
+        made.push_back(std::move(*scored));
     }
     return made;
 }
@@ -261,6 +297,9 @@ result<planned_campaign> choose(const campaign_input& input, const std::vector<s
         const auto same = [&](const losing_plan& x) { return x.plan.options == l.plan.options; };
         if (std::none_of(p->alternatives.begin(), p->alternatives.end(), same)) add(l.plan);
     }
+    auto others = plans_of_the_others(input, *p);
+    if (!others) return others.error();
+    for (const scored_plan& other : *others) add(other);
     if (a.sensitivity) {
         auto rows = sensitivity(input.calibration, candidates_of(input), input.config, view, *settings, *given);
         if (!rows) return rows.error();
@@ -401,9 +440,16 @@ void add_plan(CLI::App& app, session& s) {
     const auto a = std::make_shared<plan_arguments>();
     const auto live = [&](CLI::App* command) {
         command
-            ->add_option("--wait", a->wait,
-                         "which of the server's waits: choose (now while fresh, else p50), now, p50, p90")
-            ->check(CLI::IsMember({"choose", "now", "p50", "p90"}));
+            ->add_option(
+                "--wait", a->wait,
+                "which of the server's waits: choose (now while fresh, else p50), now, p50, p90; or trace: the "
+                "median past wait of like jobs, for sites with a --history")
+            ->check(CLI::IsMember({"choose", "now", "p50", "p90", "trace"}));
+        command->add_option(
+            "--history", a->history,
+            "SITE=FILE with past jobs (SWF or sacct rows): draws for that site, waits with --wait trace");
+        command->add_option("--history-now", a->history_now_s,
+                            "epoch seconds at which histories are read (default: their end)");
         command->add_flag("--publish", a->publish, "also make it the plan page of the server (a token of scope probe)");
     };
     auto* fill = group->add_subcommand("waterfill",
@@ -436,9 +482,6 @@ void add_plan(CLI::App& app, session& s) {
         ->check(CLI::IsMember({"p50", "p90", "mean"}));
     campaign->add_option("--deadline-s", a->deadline_s, "also the share of draws that reach the target by then")
         ->check(CLI::NonNegativeNumber);
-    campaign->add_option("--history", a->history, "SITE=FILE with past jobs (SWF or sacct rows): draws for that site");
-    campaign->add_option("--history-now", a->history_now_s,
-                         "epoch seconds at which histories are read (default: their end)");
     campaign->footer("Example: darl plan campaign --input run.toml --calibration measured.json --search");
     auto* show = group->add_subcommand("show", "a plan document as text or page");
     attach(show, s, a, show_command);

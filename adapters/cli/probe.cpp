@@ -204,8 +204,8 @@ result<void> run_usage(session& s, const probe_arguments& a) {
         slurm::collect_usage(c->config, slurm::system_runner(), static_cast<std::int64_t>(std::time(nullptr)));
     if (cycle.records.empty()) {
         if (cycle.status == "outage" || cycle.status == "shrink_window")
-            return fail(errc::unreachable,
-                        fmt::format("sacct gave no usage: {}; the last measurement ages", cycle.status));
+            return fail(errc::unreachable, fmt::format("sacct gave no usage: {} ({}); the last measurement ages",
+                                                       cycle.status, cycle.reason));
         if (cycle.status == "bad_output")
             return fail(errc::unsupported, "sacct printed no header; is accounting configured at this site?");
         fmt::print(stderr, "darl: no ended job in the window\n");

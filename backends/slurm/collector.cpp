@@ -234,6 +234,21 @@ value usage_record(const collector_config& c, const std::string& partition, cons
 
 }  // namespace
 
+namespace {
+
+// What a command that failed said last.
+std::string last_line(const run_answer& r) {
+    if (r.end == run_end::not_found) return "the command was not found in PATH";
+    if (r.end == run_end::timed_out) return "no answer in time";
+    const std::string plain = plain_text(r.err);
+    std::string said;
+    for (const std::string_view line : lines_of(plain))
+        if (!trimmed(line).empty()) said = std::string(trimmed(line).substr(0, message_bytes_max));
+    return said;
+}
+
+}  // namespace
+
 usage_cycle collect_usage(const collector_config& c, const command_runner& run, std::int64_t now_s) {
     usage_cycle made;
     std::int64_t window_s = c.usage_window_s;
@@ -251,6 +266,7 @@ usage_cycle collect_usage(const collector_config& c, const command_runner& run, 
         o.stderr_text = got.err;
         const sacct_answer a = parse_sacct(got.out, o);
         made.status = std::string(word(a.status));
+        made.reason = last_line(got);
         if (a.status == sacct_status::shrink_window) continue;
         for (const auto& [partition, usage] : a.by_partition)
             made.records.push_back(usage_record(c, partition, usage, a, o, now_s));

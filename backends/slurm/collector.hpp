@@ -52,10 +52,11 @@ std::vector<std::string> probe_argv(const collector_config& c, const probed_shap
 std::vector<json::value> probe_cycle(const collector_config& c, const command_runner& run,
                                      const std::function<bool()>& stop);
 
-/// One record per partition of the shapes, without id; `status` says why there is none. A window that is too wide is
-/// halved, at most four times.
+/// One record per partition of the shapes, without id; `status` says why there is none, `reason` what sacct said last
+/// on stderr. A window that is too wide is halved, at most four times.
 struct usage_cycle {
     std::string status;
+    std::string reason;
     std::vector<json::value> records;
 };
 usage_cycle collect_usage(const collector_config& c, const command_runner& run, std::int64_t now_s);

@@ -116,6 +116,27 @@ value or_null(const std::optional<T>& v) {
     return v ? value(*v) : value();
 }
 
+// Partitions where a reservation bounds the start, from the newest reading of each shape of one site.
+std::vector<std::string> bound_among(std::vector<plan::reading> newest) {
+    double last = 0;
+    for (const plan::reading& r : newest) last = std::max(last, r.collected_s);
+    std::erase_if(newest, [&](const plan::reading& r) { return r.collected_s <= last - 600; });
+    return plan::reservation_bound_partitions(newest);
+}
+
+plan::estimate_options options_for(const std::vector<std::string>& bound, const std::string& partition,
+                                   const value& usage, double now_s, double strength) {
+    plan::estimate_options o;
+    o.now_s = now_s;
+    o.strength = strength;
+    if (!usage.is_null()) {
+        o.gamma = number_of(usage, "gamma");
+        o.gamma_age_s = now_s - *number_of(usage, "collected_s");
+    }
+    o.reservation_bound = std::find(bound.begin(), bound.end(), partition) != bound.end();
+    return o;
+}
+
 }  // namespace
 
 probe_store::probe_store(probe_store&& other) noexcept { *this = std::move(other); }
@@ -236,25 +257,38 @@ result<void> probe_store::append(const std::string& file, const std::string& lin
 }
 
 // What was predicted for the shape of a start when it was submitted: its readings of the day before, discounted as a
-// plan would have.
+// plan made then would have.
 std::optional<value> probe_store::completed(const value& start) const {
     if (start.find("predicted_s") != nullptr) return start;
     const double submit_s = *number_of(start, "submit_s");
     const std::string site = text_of(start, "site"), shape = text_of(start, "shape");
     const std::string digest = text_of(start, "args_digest");
     std::vector<plan::reading> series;
+    std::map<std::string, plan::reading> newest;  // of each shape
+    std::map<std::string, value> used;            // of each partition
     for (const stored& s : recent_) {
-        if (s.type != "probe" || s.site != site || s.shape != shape) continue;
-        if (s.collected_s > submit_s || s.collected_s < submit_s - day_s) continue;
+        const bool usage = s.type == "usage";
+        if (s.site != site || s.type == "start" || s.collected_s > submit_s) continue;
+        if (s.collected_s < submit_s - (usage ? plan::estimate_options().gamma_age_max_s : day_s)) continue;
         const auto record = json::parse(s.line);
         if (!record) continue;
+        if (usage) {
+            value& kept = used[text_of(*record, "partition")];
+            if (kept.is_null() || *number_of(kept, "collected_s") <= s.collected_s) kept = *record;
+            continue;
+        }
         plan::reading r = reading_of(*record);
-        if (!digest.empty() && r.args_digest != digest) continue;
+        plan::reading& last = newest[s.shape];
+        if (last.collected_s <= r.collected_s) last = r;
+        if (s.shape != shape || (!digest.empty() && r.args_digest != digest)) continue;
         std::erase_if(series, [&](const plan::reading& x) { return x.args_digest != r.args_digest; });
         series.push_back(std::move(r));
     }
     if (series.empty()) return std::nullopt;
-    const auto o = options_for(bound_partitions(site), series.back(), submit_s, 0.5);
+    std::vector<plan::reading> cycle;
+    for (auto& [name, r] : newest) cycle.push_back(std::move(r));
+    const std::string partition = series.back().partition;
+    const auto o = options_for(bound_among(std::move(cycle)), partition, used[partition], submit_s, 0.5);
     const auto e = plan::estimate_wait(series, o);
     if (!e || !e->wait_s) return std::nullopt;
     const auto as_planned = [&](const std::optional<double>& raw) {
@@ -347,26 +381,9 @@ probe_store::selection probe_store::select(std::string_view type, const probe_qu
 
 std::vector<std::string> probe_store::bound_partitions(const std::string& site) const {
     std::vector<plan::reading> newest;
-    double last = 0;
     for (const auto& [key, series] : series_)
-        if (key.site == site) last = std::max(last, series.back().collected_s);
-    for (const auto& [key, series] : series_)
-        if (key.site == site && series.back().collected_s > last - 600) newest.push_back(series.back());
-    return plan::reservation_bound_partitions(newest);
-}
-
-plan::estimate_options probe_store::options_for(const std::vector<std::string>& bound, const plan::reading& newest,
-                                                double now_s, double strength) const {
-    plan::estimate_options o;
-    o.now_s = now_s;
-    o.strength = strength;
-    const auto used = usage_.find({newest.site, newest.partition});
-    if (used != usage_.end()) {
-        o.gamma = number_of(used->second, "gamma");
-        o.gamma_age_s = now_s - *number_of(used->second, "collected_s");
-    }
-    o.reservation_bound = std::find(bound.begin(), bound.end(), newest.partition) != bound.end();
-    return o;
+        if (key.site == site) newest.push_back(series.back());
+    return bound_among(std::move(newest));
 }
 
 value probe_store::estimates(double now_s, double strength) const {
@@ -375,7 +392,9 @@ value probe_store::estimates(double now_s, double strength) const {
     for (const auto& [key, series] : series_) {
         const plan::reading& newest = series.back();
         if (bound.count(key.site) == 0) bound[key.site] = bound_partitions(key.site);
-        const auto o = options_for(bound[key.site], newest, now_s, strength);
+        const auto used = usage_.find({newest.site, newest.partition});
+        const auto o = options_for(bound[key.site], newest.partition, used == usage_.end() ? value() : used->second,
+                                   now_s, strength);
         const auto e = plan::estimate_wait(series, o);
         if (!e) continue;
         const auto asked = asked_.find(key);

@@ -79,8 +79,6 @@ private:
     void read_file(const std::string& file, double now_s, bool ids_only);
     result<void> keep(std::vector<json::value> fresh);
     result<void> append(const std::string& file, const std::string& lines);
-    [[nodiscard]] plan::estimate_options options_for(const std::vector<std::string>& bound, const plan::reading& newest,
-                                                     double now_s, double strength) const;
     [[nodiscard]] std::optional<json::value> completed(const json::value& start) const;
     [[nodiscard]] std::vector<std::string> bound_partitions(const std::string& site) const;
 

@@ -178,7 +178,8 @@ std::vector<std::string> scrubbed_environment(const std::vector<std::string>& en
         const bool batch = starts_with(e, "SLURM_") || starts_with(e, "SBATCH_") || starts_with(e, "SALLOC_") ||
                            starts_with(e, "SRUN_");
         const bool replaced = starts_with(e, "LC_ALL=") || starts_with(e, "TZ=");
-        if ((batch && !starts_with(e, "SLURM_CONF=")) || replaced) continue;
+        const bool secret = starts_with(e, "DARL_TOKEN=");  // sbatch would hand it on to jobs
+        if ((batch && !starts_with(e, "SLURM_CONF=")) || replaced || secret) continue;
         made.push_back(e);
     }
     made.emplace_back("LC_ALL=C");

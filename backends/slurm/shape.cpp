@@ -7,6 +7,7 @@
 
 #include "backends/slurm/text.hpp"
 #include "darlcore/hex.hpp"
+#include "darlcore/plan/argument.hpp"
 #include "darlcore/sha2.hpp"
 
 namespace darlcore::slurm {
@@ -70,7 +71,7 @@ shape_answer problem(std::string word, std::string detail) {
 // Characters of a foreign token that may be shown in a message.
 std::string shown(std::string_view token) {
     std::string out;
-    for (const char c : token.substr(0, 60)) out.push_back(is_safe_value(std::string_view(&c, 1)) ? c : '?');
+    for (const char c : token.substr(0, 60)) out.push_back(plan::is_plain_argument(std::string_view(&c, 1)) ? c : '?');
     return out;
 }
 
@@ -96,7 +97,7 @@ std::optional<shape_problem> take(std::span<const std::string> args, std::size_t
         value = args[++i];
     }
     const std::string text = value.value_or("yes");
-    if (!is_safe_value(text))
+    if (!plan::is_plain_argument(text))
         return shape_problem{"hostile_argument", "the value of --" + std::string(option->name) +
                                                      " holds a character outside [A-Za-z0-9_.,:=+@%/[]-]: '" +
                                                      shown(text) + "'"};
@@ -199,13 +200,6 @@ shape_answer key_of(const values& v) {
 }
 
 }  // namespace
-
-bool is_safe_value(std::string_view value) {
-    return std::all_of(value.begin(), value.end(), [](char c) {
-        const bool alnum = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9');
-        return alnum || std::string_view("_.,:=+@%/[]-").find(c) != std::string_view::npos;
-    });
-}
 
 shape_answer read_shape(std::span<const std::string> args) {
     values found;

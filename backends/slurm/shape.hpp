@@ -43,9 +43,6 @@ shape_answer read_shape(std::span<const std::string> args);
 /// Digest of an argument list: another list is another series.
 std::string args_digest(std::span<const std::string> args);
 
-/// True if `value` holds only characters that may stand in an argument.
-bool is_safe_value(std::string_view value);
-
 /// What a limit record says about a shape ("name=x GrpTRES=gres/gpu=2 MaxWall=08:00:00").
 struct limit_verdict {
     bool admissible = true;

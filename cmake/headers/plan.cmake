@@ -1,4 +1,5 @@
 set(DARLCORE_HEADERS_PLAN
+  ${PROJECT_SOURCE_DIR}/include/darlcore/plan/argument.hpp
   ${PROJECT_SOURCE_DIR}/include/darlcore/plan/campaign.hpp
   ${PROJECT_SOURCE_DIR}/include/darlcore/plan/campaign_report.hpp
   ${PROJECT_SOURCE_DIR}/include/darlcore/plan/campaign_run.hpp

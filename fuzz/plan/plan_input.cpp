@@ -27,10 +27,14 @@ void check_text(const json::value& document) {
     if (page) require(page->find("<script") == std::string::npos);
 }
 
-std::uint64_t quanta(const waterfill_request& r) {
-    std::uint64_t all = 0;
-    for (const auto& s : r.sites) all += std::max(s.min_units, s.quantum);
-    return all;
+// Work is only ever added to by the rest of one quantum, or by minima of sites that are in.
+std::uint64_t most_assigned(const waterfill_request& r) {
+    std::uint64_t quantum = 1, minima = 0;
+    for (const auto& s : r.sites) {
+        quantum = std::max(quantum, s.quantum);
+        if (s.min_units <= r.units) minima += s.min_units + s.quantum;
+    }
+    return std::max(r.units + quantum, minima);
 }
 
 void check_waterfill(const json::value& document) {
@@ -39,10 +43,7 @@ void check_waterfill(const json::value& document) {
     if (input->request.sites.size() > 12) return;
     const auto plan = waterfill(input->request);
     if (!plan) return require(!plan.error().context.empty());
-    bool small_minima = true;  // a minimum or quantum beyond the whole work raises the work
-    for (const auto& s : input->request.sites)
-        small_minima = small_minima && std::max(s.min_units, s.quantum) <= input->request.units;
-    if (small_minima) require(plan->assigned <= input->request.units + quanta(input->request));
+    require(plan->assigned <= most_assigned(input->request));
     for (const auto& s : plan->sites) require(s.units == 0 || std::isfinite(s.finish_h));
     check_text(waterfill_document(*input, *plan, std::nullopt));
 }

@@ -44,6 +44,9 @@ json::value body(std::vector<json::value> records) { return json::make_object({{
 void write_collector(const temporary_folder& folder) {
     std::ofstream(folder / "sbatch")
         << "#!/bin/sh\n"
+           "{ echo \"$@\"; env; cat /proc/$PPID/cmdline; } >> "
+        << (folder / "seen")
+        << "\n"
            "echo \"sbatch: Job 7 to start at $(($(date +%s) + 3600)) using 4 processors on "
            "nodes n1 in partition gpu\" >&2\n";
     ::chmod((folder / "sbatch").c_str(), 0755);
@@ -195,6 +198,11 @@ TEST(darl_serve_probes, a_wrong_token_ends_the_collector_and_keeps_its_records) 
     const std::string told((std::istreambuf_iterator<char>(log)), std::istreambuf_iterator<char>());
     EXPECT_NE(told.find("stay spooled"), std::string::npos) << told;
     EXPECT_EQ(told.find("wrong"), std::string::npos) << "the token is in no log";
+    std::ifstream seen(folder / "seen");
+    const std::string children((std::istreambuf_iterator<char>(seen)), std::istreambuf_iterator<char>());
+    EXPECT_NE(children.find("--test-only"), std::string::npos);
+    EXPECT_NE(children.find("loop"), std::string::npos) << "the collector's own arguments are in it";
+    EXPECT_EQ(children.find("wrong"), std::string::npos) << "the token is in no argument and no environment";
 }
 
 TEST(darl_serve_probes, a_plan_is_served_as_a_page_and_as_a_document) {

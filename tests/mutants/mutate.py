@@ -23,10 +23,15 @@ SLURM = "backends/slurm/"
 MUTANTS = {
     # waits
     "the_discount_has_no_floor": (PLAN + "estimate.hpp", "std::max(*gamma, gamma_floor)", "*gamma", "tests/plan/small_vectors_test.cpp"),
+    "a_negative_wait_is_taken": (PLAN + "estimate.hpp", "if (!(std::isfinite(wait_s) && wait_s >= 0))", "if (std::isnan(wait_s))", "tests/plan/small_vectors_test.cpp"),
     "percentiles_do_not_interpolate": (PLAN + "estimate.hpp", "values[below] + share * (values[above] - values[below])", "values[below]", "tests/plan/small_vectors_test.cpp"),
     "a_runaway_job_lifts_gamma": (PLAN + "usage.hpp", "std::min(j.elapsed_s, j.limit_s)", "j.elapsed_s", "tests/plan/small_vectors_test.cpp"),
     "gamma_counts_jobs_not_node_time": (PLAN + "usage.hpp", "u.gamma = u.node_s_used / u.node_s_limit;", "u.gamma = percentile(ratios, 0.5);", "tests/plan/small_vectors_test.cpp"),
     "a_reservation_is_discounted": (PLAN + "estimate.hpp", "e.gamma.has_value() && !o.reservation_bound", "e.gamma.has_value()", "tests/slurm/cases_test.cpp"),
+    # waterfill
+    "the_startup_is_free": (PLAN + "capacity.hpp", "startup_h_(s.startup_h),", "startup_h_(0),", "tests/plan/waterfill_test.cpp"),
+    "a_link_may_be_longer_than_the_walltime": (PLAN + "capacity.hpp", "std::min(s.link_h, s.walltime_h)", "s.link_h", "tests/plan/waterfill_test.cpp"),
+    "a_minimum_above_the_work_is_assigned": (PLAN + "waterfill.hpp", "if (s.min_units > r.units) {", "if (false) {", "tests/plan/waterfill_test.cpp"),
     # rounds and campaign
     "balance_rounds_down": (PLAN + "round_cost.hpp", "std::floor(slowest / step_s[i] + 0.5)", "std::floor(slowest / step_s[i])", "tests/plan/small_vectors_test.cpp"),
     "a_cold_join_costs_nothing": (PLAN + "campaign_run.hpp", "d.stall_s = m_.join_stall_s;", "d.stall_s = 0;", "tests/plan/campaign_test.cpp"),
@@ -36,20 +41,27 @@ MUTANTS = {
     "rounds_may_end_after_the_job": (PLAN + "campaign_run.hpp", "const double end = t_ + d.period_s + c_.leave_margin_s;", "const double end = t_;", "tests/plan/campaign_test.cpp"),
     "a_trace_is_drawn_twice_a_round": (PLAN + "campaign_run.hpp", "round_ += n;", "round_ += 2 * n;", "tests/plan/campaign_test.cpp"),
     # search, draws, queue
+    "the_search_prunes_too_early": (PLAN + "search.hpp", "return sum < target_;", "return sum < 1.5 * target_;", "tests/plan/search_test.cpp"),
     "the_greedy_plan_is_not_improved": (PLAN + "greedy.hpp", "while (auto next = best_change()) take(std::move(*next));", "", "tests/plan/search_test.cpp"),
+    "old_jobs_weigh_as_much_as_new_ones": (PLAN + "trace.hpp", "std::exp2(-std::max(0.0, t.now_s - j.start_s) / t.half_life_s)", "1.0", "tests/plan/monte_carlo_test.cpp"),
     "backfill_delays_the_head": (PLAN + "queue_sim.hpp", "(before || jobs_[j].nodes <= extra)", "true", "tests/plan/queue_sim_test.cpp"),
     "a_gpu_is_given_twice": (PLAN + "queue_policies.hpp", "if (used_at(start) + gpus > gpus_) return false;", "", "tests/plan/queue_policies_test.cpp"),
     "conservative_promises_are_made_anew": (PLAN + "queue_policies.hpp", "if (c_.policy != shared_policy::conservative)\n            for", "for", "tests/plan/queue_policies_test.cpp"),
     # parsers
     "a_start_years_ahead_is_believed": (SLURM + "test_only.cpp", "if (ahead > ahead_max_s) {", "if (false) {", "tests/slurm/cases_test.cpp"),
     "a_start_in_the_past_is_believed": (SLURM + "test_only.cpp", "if (ahead < -past_max_s) {", "if (false) {", "tests/slurm/cases_test.cpp"),
+    "the_first_candidate_of_a_federation_wins": (SLURM + "test_only.cpp", "verdict = v->second;", "if (verdict.empty()) verdict = v->second;", "tests/slurm/cases_test.cpp"),
     "group_limits_are_permanent": (SLURM + "test_only.cpp", "starts_with(name, \"QOSGrp\") || starts_with(name, \"AssocGrp\")", "false", "tests/slurm/cases_test.cpp"),
     "any_limit_is_temporary": (SLURM + "test_only.cpp", "return probe_class::permanent_limit;\n}", "return probe_class::temporary_limit;\n}", "tests/slurm/cases_test.cpp"),
     "local_time_counts_as_utc": (SLURM + "text.cpp", "if (!iso->has_offset && !assume_utc)", "if (false)", "tests/slurm/cases_test.cpp"),
     "jobs_that_never_started_count": (SLURM + "accounting.cpp", "if (elapsed.seconds == 0) return \"never_started\";", "", "tests/slurm/cases_test.cpp"),
+    "jobs_outside_the_window_count": (SLURM + "accounting.cpp", "if (end.epoch_s < o.window_start_s || end.epoch_s > o.window_end_s) return \"outside_window\";", "", "tests/slurm/cases_test.cpp"),
+    "any_character_may_stand_in_an_argument": (PLAN + "argument.hpp", "return alnum || std::string_view", "return true || std::string_view", "tests/plan/small_vectors_test.cpp"),
+    "a_shape_takes_any_character": (SLURM + "shape.cpp", "if (!plan::is_plain_argument(text))", "if (false)", "tests/slurm/collector_test.cpp"),
     "a_node_range_is_one_shape": (SLURM + "shape.cpp", "if (contains(nodes, \"-\") && nodes.front() != '-')", "if (false)", "tests/slurm/cases_test.cpp"),
     "the_environment_of_a_job_leaks": (SLURM + "runner.cpp", "starts_with(e, \"SBATCH_\") ||", "", "tests/slurm/runner_test.cpp"),
     "a_record_sent_again_is_kept_twice": (SLURM + "probe_store.cpp", "if (ids_.count(key_of(r)) != 0 || ", "if (", "tests/slurm/probe_store_test.cpp"),
+    "a_prediction_is_discounted_by_the_newest_gamma": (SLURM + "probe_store.cpp", "s.type == \"start\" || s.collected_s > submit_s", "s.type == \"start\" || (!usage && s.collected_s > submit_s)", "tests/slurm/probe_store_test.cpp"),
     "old_months_are_not_looked_at": (SLURM + "probe_store.cpp", "read_file(file_of(r), now_s, true);  // an old record sent again is found in its month", "", "tests/slurm/probe_store_test.cpp"),
 }
 

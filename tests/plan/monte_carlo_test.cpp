@@ -3,6 +3,9 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
+#include <set>
+
 namespace {
 
 using namespace darlcore;
@@ -93,6 +96,31 @@ TEST(monte_carlo, regret_is_never_negative_and_zero_for_the_best_in_hindsight) {
     EXPECT_NE((*monte_carlo(c, plans, all, config(), model, s))[0].mean_s, (*d)[0].mean_s);
 }
 
+TEST(monte_carlo, in_every_draw_the_oracle_itself_loses_nothing_and_is_not_always_the_same_plan) {
+    const calibration c = two_sites();
+    const auto all = choices();
+    const std::vector<std::vector<plan_option>> plans{
+        {all[0].options[0], all[1].options[0]}, {all[0].options[0]}, {all[1].options[0]}};
+    const wait_distribution wide({{0, 1}, {3600, 1}, {20000, 1}, {90000, 1}});
+    const wait_model model = [&](const plan_option&) -> const wait_distribution& { return wide; };
+    std::set<std::size_t> best;
+    for (std::uint64_t seed = 1; seed <= 40; ++seed) {
+        monte_carlo_settings s;
+        s.draws = 1;
+        s.seed = seed;
+        const auto d = monte_carlo(c, plans, all, config(), model, s);
+        ASSERT_TRUE(d.has_value());
+        double least = HUGE_VAL;
+        for (std::size_t p = 0; p < plans.size(); ++p) {
+            if (!std::isfinite((*d)[p].p50_s)) continue;
+            least = std::min(least, (*d)[p].regret_mean_s);
+            if ((*d)[p].regret_mean_s == 0) best.insert(p);
+        }
+        EXPECT_EQ(least, 0) << "the plans are all there are: one of them is the oracle's";
+    }
+    EXPECT_GE(best.size(), 2U);
+}
+
 TEST(monte_carlo, plans_share_their_draws) {
     const plan_option a = choices()[0].options[0];
     plan_option later = a;
@@ -117,6 +145,19 @@ TEST(trace, like_jobs_of_the_partition_come_first_and_old_ones_fade) {
     EXPECT_TRUE(other.pooled());
     EXPECT_FALSE(other.empty());
     EXPECT_TRUE(waits_from_trace(std::span(jobs).first(5), "gpu", 1, 3600, t).empty());
+}
+
+TEST(trace, a_job_weighs_half_for_every_week_of_its_age) {
+    std::vector<past_job> jobs;
+    constexpr double week_s = 7 * 86400.0;
+    for (int i = 0; i < 40; ++i) jobs.push_back({"gpu", 4 * week_s - 500, 4 * week_s, 50, 3600, 1});  // now, 500 s
+    for (int i = 0; i < 120; ++i)
+        jobs.push_back({"gpu", 0, 2 * week_s, 50, 3600, 1});  // two weeks, three times as many
+    trace_settings t;
+    t.now_s = 4 * week_s;
+    const auto d = waits_from_trace(jobs, "gpu", 1, 3600, t);
+    EXPECT_EQ(d.at(40.0 / 70 - 0.001), 500) << "120 jobs of two weeks weigh as 30 of today";
+    EXPECT_EQ(d.at(40.0 / 70 + 0.001), 2 * week_s);
 }
 
 TEST(trace, ratios_scale_the_live_estimate) {

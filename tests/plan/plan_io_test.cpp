@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <filesystem>
 #include <fstream>
+#include <map>
+#include <set>
 
 #include "adapters/cli/plan/output.hpp"
 #include "darlcore/plan/fluid.hpp"
@@ -160,6 +162,104 @@ TEST(plan_command, every_configured_shape_is_placed_or_listed_with_a_number_and_
         EXPECT_FALSE(text(e, "fix").empty());
     }
     EXPECT_EQ(codes, "old=probe_too_old denied=denied unknown=no_rate ");
+}
+
+json::value* member(json::value& object, std::string_view key) {
+    for (auto& [name, v] : *object.as_object())
+        if (name == key) return &v;
+    return nullptr;
+}
+
+// Seen red: without the plans of the shapes that lost everywhere, most of the twelve are in no list.
+TEST(plan_command, of_many_shapes_each_is_chosen_an_alternative_or_excluded) {
+    const slurm_test::stub_folder folder;
+    json::value c = with_calibration(planner().at("simulate").at(0));
+    json::value* options = member(c, "options");
+    const json::value first = options->at(0);
+    for (int i = 0; i < 10; ++i) {
+        json::value more = first;
+        more.set("shape", "more" + std::to_string(i)).set("wait_s", 1000 * (i + 2));
+        options->push_back(more);
+    }
+    json::value denied = first;
+    denied.set("shape", "denied").set("class", "denied").set("age_s", 5).set("reason", "no account");
+    options->push_back(denied);
+    for (const std::vector<std::string>& more : {std::vector<std::string>{}, {"--search"}}) {
+        std::vector<std::string> args{"campaign", "--json"};
+        args.insert(args.end(), more.begin(), more.end());
+        const auto a = darl(folder, c, args);
+        const auto d = json::parse(a.out);
+        ASSERT_TRUE(d.has_value()) << a.err;
+        std::set<std::string> seen;
+        const auto see = [&](const json::value& plan) {
+            for (const auto& o : *plan.at("options").as_array()) seen.insert(text(o, "site") + " " + text(o, "shape"));
+        };
+        see(d->at("recommended"));
+        for (const auto& other : *d->at("alternatives").as_array()) {
+            see(other);
+            EXPECT_FALSE(text(other, "lost_by").empty());
+        }
+        for (const auto& e : *d->at("excluded").as_array()) seen.insert(text(e, "site") + " " + text(e, "shape"));
+        for (const auto& r : *d->at("inputs").at("readings").as_array())
+            EXPECT_EQ(seen.count(text(r, "site") + " " + text(r, "shape")), 1U) << text(r, "shape");
+        EXPECT_EQ(d->at("inputs").at("readings").size(), options->size());
+    }
+    const std::string shown = darl(folder, c, {"campaign"}).out;
+    EXPECT_NE(shown.find(" with barrier, link ends and overheads; "), std::string::npos) << shown;
+    EXPECT_NE(shown.find(" if nobody waited for anybody"), std::string::npos);
+    EXPECT_NE(shown.find("denied: 5 s ago the answer was: no account; fix: "), std::string::npos) << shown;
+}
+
+// Each row of the table against the command run with that setting.
+TEST(plan_command, sensitivity_rows_equal_fresh_runs_with_that_setting) {
+    const slurm_test::stub_folder folder;
+    json::value c = with_calibration(planner().at("simulate").at(0));
+    json::value* options = member(c, "options");
+    for (auto& o : *options->as_array()) {
+        const double wait = number(o, "wait_s") + 7000;
+        std::erase_if(*o.as_object(), [](const auto& m) { return m.first == "wait_s"; });
+        o.set("wait_raw_s", wait).set("gamma", 0.3).set("wait_p50_s", wait + 4000).set("wait_p90_s", wait + 30000);
+    }
+    const auto base = json::parse(darl(folder, c, {"campaign", "--json", "--search", "--sensitivity"}).out);
+    ASSERT_TRUE(base.has_value());
+    const auto with = [&](const std::string& key, double factor, const std::string& from) {
+        json::value changed = c;
+        for (auto& o : *member(changed, "options")->as_array()) o.set(key, factor * number(o, from));
+        return changed;
+    };
+    const auto inner_steps = [&](double factor) {
+        json::value changed = c;
+        json::value* config = member(changed, "config");
+        const std::uint64_t h = config->contains("inner_steps") ? *config->at("inner_steps").as_u64() : 100;
+        config->set("inner_steps", static_cast<std::uint64_t>(factor * static_cast<double>(h)));
+        return changed;
+    };
+    struct setting {
+        json::value input;
+        std::string strength;
+    };
+    const std::map<std::string, setting> fresh{{"strength 0", {c, "0"}},
+                                               {"strength 0.5", {c, "0.5"}},
+                                               {"strength 1", {c, "1"}},
+                                               {"startup x0.5", {with("startup_s", 0.5, "startup_s"), "0.5"}},
+                                               {"startup x2", {with("startup_s", 2, "startup_s"), "0.5"}},
+                                               {"wait p50", {with("wait_raw_s", 1, "wait_p50_s"), "0.5"}},
+                                               {"wait p90", {with("wait_raw_s", 1, "wait_p90_s"), "0.5"}},
+                                               {"H x0.5", {inner_steps(0.5), "0.5"}},
+                                               {"H x2", {inner_steps(2), "0.5"}}};
+    std::set<std::string> times;
+    ASSERT_EQ(base->at("sensitivity").size(), fresh.size());
+    for (const auto& row : *base->at("sensitivity").as_array()) {
+        const setting& s = fresh.at(text(row, "setting"));
+        const auto run = darl(folder, s.input, {"campaign", "--json", "--search", "--strength", s.strength});
+        const auto d = json::parse(run.out);
+        ASSERT_TRUE(d.has_value()) << run.err;
+        const auto& r = d->at("recommended");
+        for (const char* key : {"time_to_target_s", "federated_rounds", "tokens", "node_hours"})
+            EXPECT_EQ(json::dump(row.at(key)), json::dump(r.at(key))) << text(row, "setting") << " " << key;
+        times.insert(json::dump(row.at("node_hours")) + json::dump(row.at("time_to_target_s")));
+    }
+    EXPECT_GT(times.size(), 4U) << "the settings change something";
 }
 
 }  // namespace

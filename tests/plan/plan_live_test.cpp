@@ -95,6 +95,51 @@ TEST(live_plan, what_the_server_does_not_know_or_cannot_use_is_listed_and_a_give
     EXPECT_EQ(input->request.sites.at(0).shapes.at(1).wait_h, 1);
 }
 
+// Like jobs wait 600 s, three in four, or an hour; wide ones ten hours.
+histories past_jobs() {
+    std::vector<darlcore::plan::past_job> jobs;
+    for (int i = 0; i < 60; ++i) {
+        const double at = 1780000000 + 600.0 * i;
+        jobs.push_back({"gpu", at, at + (i % 4 == 0 ? 3600 : 600), 3000, 28800, 1});
+        jobs.push_back({"gpu", at, at + 36000, 3000, 28800, 16});
+    }
+    return {{"here", jobs}};
+}
+
+TEST(past_waits, a_row_takes_the_median_of_like_jobs_undiscounted_and_other_sites_keep_theirs) {
+    json::value mine = row("g4"), wide = row("wide"), other = row("x");
+    mine.set("wait_raw_h", 9).set("gamma", 0.1).set("walltime_h", 8).set("partition", "gpu");
+    wide.set("nodes", 16).set("walltime_h", 8).set("partition", "gpu");
+    other.set("wait_h", 2).set("walltime_h", 8);
+    json::value input = waterfill_of({mine, wide});
+    for (auto& [key, sites] : *input.as_object())
+        if (key == "sites") sites.push_back(json::make_object({{"site", "there"}, {"shapes", json::array{other}}}));
+    const auto made = with_history(input, past_jobs(), 0);
+    ASSERT_TRUE(made.has_value()) << made.error().context;
+    const auto read = read_waterfill(*made, 0.5);
+    ASSERT_TRUE(read.has_value()) << read.error().context;
+    EXPECT_NEAR(read->request.sites.at(0).shapes.at(0).wait_h, 600 / 3600.0, 1e-12);
+    EXPECT_NEAR(read->request.sites.at(0).shapes.at(1).wait_h, 10, 1e-12);
+    EXPECT_EQ(read->request.sites.at(1).shapes.at(0).wait_h, 2);
+    EXPECT_FALSE(read->readings.at(0).discounted);
+    EXPECT_EQ(read->readings.at(0).flags, std::vector<std::string>{"trace"});
+}
+
+TEST(past_waits, too_few_like_jobs_are_a_listed_reason_and_a_missing_walltime_is_an_error) {
+    json::value mine = row("g4");
+    mine.set("walltime_h", 8).set("wait_h", 1);
+    histories few = past_jobs();
+    few["here"].resize(10);
+    const auto read = read_waterfill(*with_history(waterfill_of({mine}), few, 0), 0.5);
+    ASSERT_TRUE(read.has_value()) << read.error().context;
+    ASSERT_EQ(read->excluded.size(), 1U);
+    EXPECT_EQ(read->excluded[0].code, darlcore::plan::exclusion_code::no_estimate);
+    EXPECT_NE(read->excluded[0].what.find("10 in all"), std::string::npos) << read->excluded[0].what;
+    const auto refused = with_history(waterfill_of({row("g4")}), past_jobs(), 0);
+    ASSERT_FALSE(refused.has_value());
+    EXPECT_NE(refused.error().context.find("site here, shape g4: add walltime_h"), std::string::npos);
+}
+
 // The darl command on a document.
 run_answer darl(const slurm_test::stub_folder& folder, const json::value& document, std::vector<std::string> args) {
     std::ofstream(folder.file("in.json")) << json::dump(document);
@@ -145,7 +190,7 @@ TEST(drawn_waits, a_history_gives_the_draws_of_its_site_and_the_same_seed_the_sa
     std::ofstream swf(folder.file("jobs.swf"));
     swf << "; UnixStartTime: 1780000000\n";
     for (int i = 0; i < 60; ++i)  // job, submit, wait, run, procs, cpu, mem, req procs, req time, ...
-        swf << i + 1 << ' ' << i * 600 << ' ' << (i % 2 == 0 ? 60 : 36000)
+        swf << i + 1 << ' ' << i * 600 << ' ' << (i % 3 != 0 ? 60 : 36000)
             << " 3600 1 -1 -1 1 28800 -1 1 1 1 1 1 1 -1 -1\n";
     swf.close();
     const std::vector<std::string> args{"campaign", "--json",    "--draws",
@@ -158,6 +203,14 @@ TEST(drawn_waits, a_history_gives_the_draws_of_its_site_and_the_same_seed_the_sa
         told = told || (text(w, "site") == site && text(w, "source").find("history") == 0);
     EXPECT_TRUE(told) << a.out;
     EXPECT_EQ(a.out, darl(folder, c, args).out);
+    std::vector<std::string> trace = args;
+    trace.insert(trace.end(), {"--wait", "trace"});
+    const auto planned = json::parse(darl(folder, c, trace).out);
+    ASSERT_TRUE(planned.has_value());
+    const json::value& reading = planned->at("inputs").at("readings").at(0);
+    EXPECT_EQ(text(reading, "site"), site);
+    EXPECT_EQ(number(reading, "wait_s"), 60) << "two in three past jobs waited a minute";
+    EXPECT_EQ(darl(folder, c, {"campaign", "--wait", "trace"}).rc, 2);
     EXPECT_EQ(darl(folder, c, {"campaign", "--history", site + "=" + folder.file("none")}).rc, 2);
     EXPECT_EQ(darl(folder, c, {"campaign", "--history", folder.file("jobs.swf")}).rc, 2);
     EXPECT_EQ(darl(folder, c, {"campaign", "--history", site + "=" + folder.file("in.json")}).rc, 2);

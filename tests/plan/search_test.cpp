@@ -76,10 +76,14 @@ TEST(search, branch_and_bound_equals_the_full_product_under_every_objective) {
         k.rules = draw.below(4) == 0 ? rule_set::reference : rule_set::strict;
         if (draw.below(3) == 0) k.target_tokens = 1 + draw.below(1500000000);
         search_settings settings;
-        switch (draw.below(4)) {
+        switch (draw.below(6)) {
             case 0:
-                break;
             case 1:
+                break;
+            case 4:
+                settings.objectives.order = {objective::node_hours, objective::time};
+                break;
+            case 5:
                 settings.objectives.order = {objective::merges, objective::time};
                 break;
             case 2:
@@ -102,6 +106,43 @@ TEST(search, branch_and_bound_equals_the_full_product_under_every_objective) {
     EXPECT_GT(pruned, 0U);
 }
 
+// Without barrier and overheads the bound is as good as reached: whatever is cut too early is missed.
+TEST(search, a_plan_as_soon_as_its_bound_is_not_cut_off) {
+    xoshiro256 draw(78);
+    calibration c = three_sites();
+    c.merge_s = c.join_stall_s = 0;
+    for (auto* seconds : {&c.transfer_s, &c.eval_fixed_s})
+        for (auto& [site, s] : *seconds) s = 0;
+    c.eval_windows = 0;
+    std::uint64_t pruned = 0;
+    for (int run = 0; run < darlcore::testing::property_runs(200); ++run) {
+        std::vector<site_choices> sites;
+        for (const char* name : {"a", "b", "c"}) {
+            site_choices s{name, {}};
+            for (int k = 0; k < 3; ++k) {
+                s.options.push_back(random_option(draw, name));
+                s.options.back().lanes = 1;
+                s.options.back().walltime_s = 172800;
+            }
+            sites.push_back(s);
+        }
+        campaign_config k;
+        k.horizon_s = 172800;
+        k.blocks_unassigned = 300 + static_cast<double>(draw.below(3000));
+        k.balance = true;
+        k.leave_margin_s = 0;
+        const search_settings settings;
+        const auto found = search_plans(c, sites, k, settings);
+        ASSERT_TRUE(found.has_value());
+        k.collect_intervals = false;
+        const auto expected = full_product(c, sites, k, settings.objectives);
+        ASSERT_EQ(compare(*found->best, *expected, settings.objectives).key, "") << run;
+        ASSERT_LE(found->bound_s, expected->time_s) << run;
+        pruned += found->pruned;
+    }
+    EXPECT_GT(pruned, 0U);
+}
+
 candidate_shape candidate(const std::string& site, std::uint32_t gpus, double wait, std::optional<double> gamma) {
     candidate_shape s;
     s.base.site = site;
@@ -110,6 +151,7 @@ candidate_shape candidate(const std::string& site, std::uint32_t gpus, double wa
     s.base.walltime_s = 8 * 3600;
     s.base.startup_s = 108;
     s.wait_raw_s = wait;
+    s.wait_p50_s = 1.5 * wait;
     s.wait_p90_s = 2 * wait;
     s.gamma = gamma;
     return s;
@@ -139,6 +181,13 @@ TEST(search, sensitivity_rows_equal_fresh_runs_with_that_setting) {
         differ += row.best->time_s != base->best->time_s ? 1 : 0;
     }
     EXPECT_GT(differ, 3);
+    std::vector<candidate_shape> unknown = shapes;
+    for (candidate_shape& s : unknown) s.wait_p50_s = s.wait_p90_s = std::nullopt;
+    const auto fewer = sensitivity(c, unknown, k, {}, {}, *base->best);
+    ASSERT_TRUE(fewer.has_value());
+    EXPECT_EQ(fewer->size(), 7U);
+    for (const auto& row : *fewer)
+        EXPECT_EQ(row.setting.find("wait"), std::string::npos) << "no row for a quantile that is not known";
 }
 
 TEST(search, options_are_made_anew_not_re_ranked) {

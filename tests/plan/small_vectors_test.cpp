@@ -1,4 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <cmath>
+
+#include "darlcore/plan/argument.hpp"
 #include "darlcore/plan/chain.hpp"
 #include "darlcore/plan/estimate.hpp"
 #include "darlcore/plan/round_cost.hpp"
@@ -24,6 +27,18 @@ TEST(planner_vectors, discounts_and_their_refusals) {
         }
         ASSERT_TRUE(wait.has_value());
         expect_figure(*wait, number(c, "expect"), "discount");
+    }
+    for (const double bad : {-1.0, -1e-9, std::nan(""), HUGE_VAL})
+        EXPECT_FALSE(discounted_wait_s(bad, 0.5, 0.5).has_value()) << bad << ": no wait known is not a wait of 0";
+}
+
+TEST(arguments, only_listed_characters_pass) {
+    const std::string plain = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_.,:=+@%/[]-";
+    EXPECT_TRUE(is_plain_argument(plain));
+    EXPECT_TRUE(is_plain_argument(""));
+    for (int c = 0; c < 256; ++c) {
+        const char byte = static_cast<char>(c);
+        EXPECT_EQ(is_plain_argument("-p" + std::string(1, byte) + "x"), plain.find(byte) != std::string::npos) << c;
     }
 }
 

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <cstdint>
+#include <ctime>
 #include <limits>
 
 #include "darlcore/plan/fluid.hpp"
@@ -153,6 +154,38 @@ TEST(waterfill, every_site_is_placed_or_listed_with_a_number_and_a_fix) {
     EXPECT_EQ(code_of("silent"), "no_probe");
 }
 
+TEST(waterfill, a_minimum_above_the_whole_work_leaves_the_site_out) {
+    for (const bool alone : {true, false}) {
+        waterfill_request r{100, 0, {}, {{"bulk", {shape(40, 0)}, 1000000, 1}}};
+        if (!alone) r.sites.push_back({"plain", {shape(10, 5)}, 0, 1});
+        const auto plan = waterfill(r);
+        ASSERT_TRUE(plan.has_value());
+        EXPECT_EQ(plan->assigned, alone ? 0U : 100U);
+        ASSERT_EQ(plan->excluded.size(), 1U);
+        EXPECT_EQ(plan->excluded[0].site, "bulk");
+        EXPECT_EQ(plan->excluded[0].code, exclusion_code::below_min_units);
+        EXPECT_EQ(plan->excluded[0].number, 100.0);
+    }
+}
+
+// What a slow site's minimum makes superfluous elsewhere goes in one step, not unit by unit.
+TEST(waterfill, a_slow_minimum_beside_a_fast_site_is_solved_at_once) {
+    const auto started = std::clock();
+    waterfill_request r{1000000000000, 0, {}, {}};
+    for (int i = 0; i < 6; ++i)
+        r.sites.push_back({std::string("slow") + static_cast<char>('a' + i), {shape(0.001, 0)}, 1000, 1});
+    r.sites.push_back({"fast", {shape(1e12, 1)}, 0, 1});
+    const auto plan = waterfill(r);
+    ASSERT_TRUE(plan.has_value());
+    EXPECT_EQ(plan->assigned, r.units);
+    EXPECT_EQ(plan->makespan_h, 2);
+    r.sites.pop_back();  // nobody else: the slow ones do what they can, in times that are coarse by now
+    r.sites[0].shapes[0].link_h = 1;
+    r.sites[0].shapes[0].gap_h = 1e6;
+    EXPECT_EQ(waterfill(r)->assigned, r.units);
+    EXPECT_LT(static_cast<double>(std::clock() - started) / CLOCKS_PER_SEC, 20);
+}
+
 TEST(waterfill, bad_numbers_are_refused_by_row) {
     const double nan = std::numeric_limits<double>::quiet_NaN();
     const double inf = std::numeric_limits<double>::infinity();
@@ -168,6 +201,15 @@ TEST(waterfill, bad_numbers_are_refused_by_row) {
     EXPECT_TRUE(refused(shape(1, 0, nan)));
     EXPECT_TRUE(refused(shape(1, 0, -3)));
     EXPECT_FALSE(refused(shape(1, 0, 3)));
+    EXPECT_TRUE(refused(shape(1e300, 0)));
+    EXPECT_TRUE(refused(shape(5e-324, 0)));
+    EXPECT_TRUE(refused(shape(1, 2e6)));
+    for (double waterfill_shape::*hours :
+         {&waterfill_shape::gap_h, &waterfill_shape::link_h, &waterfill_shape::startup_h}) {
+        waterfill_shape far = shape(1, 0);
+        far.*hours = 1e308;
+        EXPECT_TRUE(refused(far));
+    }
 }
 
 TEST(waterfill, many_minima_fall_back_with_a_note) {

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "backends/slurm/accounting.hpp"
 #include "backends/slurm/parse_json.hpp"
 #include "backends/slurm/shape.hpp"
+#include "backends/slurm/test_only.hpp"
 #include "darlcore/plan/estimate.hpp"
 #include "tests/plan/vector_support.hpp"
 #include "tests/slurm/same_json.hpp"
@@ -98,6 +100,40 @@ TEST(slurm_cases, limits_of_a_group_are_checked_by_us) {
     const auto verdict = slurm::check_limits(*c.at("input").as_string(), *shape.key);
     EXPECT_EQ(verdict.admissible, *c.at("expect").at("admissible").as_bool());
     EXPECT_EQ(verdict.reason, plan_test::text(c.at("expect"), "reason"));
+}
+
+TEST(test_only, of_two_undecorated_verdicts_the_last_one_counts) {
+    slurm::test_only_options o;
+    o.now_s = 1788000000;
+    const auto a = slurm::parse_test_only(
+        "sbatch: Job 5 to start at 1788007200 using 4 processors on nodes n1 in partition a\n"
+        "sbatch: Job 6 to start at 1788003600 using 8 processors on nodes n2 in partition b\n"
+        "sbatch: debug: Job 7 to start at 1788000600 using 2 processors on nodes n3 in partition c\n",
+        o);
+    EXPECT_EQ(a.job_id, 6);
+    EXPECT_EQ(a.wait_s, 3600);
+    EXPECT_EQ(a.processors, 8);
+    EXPECT_EQ(a.partition, "b");
+}
+
+TEST(sacct, jobs_count_by_their_end_and_both_ends_of_the_window_are_in) {
+    slurm::sacct_options o;
+    o.window_start_s = 1788000000;
+    o.window_end_s = 1788100000;
+    o.jobs_min = 1;
+    std::string rows = "JobIDRaw|Partition|State|Start|End|Elapsed|Timelimit|NNodes\n";
+    const auto row = [&](int end_offset, const std::string& elapsed) {
+        rows +=
+            "1|gpu|COMPLETED|1787990000|" + std::to_string(1788000000 + end_offset) + "|" + elapsed + "|01:00:00|1\n";
+    };
+    row(0, "01:00:00");
+    row(100000, "01:00:00");
+    row(-1, "00:00:01");  // began before the window too, and weighs nothing
+    row(100001, "00:00:01");
+    const auto a = slurm::parse_sacct(rows, o);
+    EXPECT_EQ(a.jobs.size(), 2U);
+    EXPECT_EQ(a.skipped.at("outside_window"), 2U);
+    EXPECT_EQ(a.all.gamma, 1.0);
 }
 
 }  // namespace

@@ -137,6 +137,21 @@ TEST(collector, usage_halves_a_window_that_is_too_wide) {
     EXPECT_FALSE(made.records[0].contains("user"));
 }
 
+TEST(collector, usage_without_accounting_says_what_sacct_said) {
+    const auto made = collect_usage(
+        three_shapes(),
+        [](const run_request&) {
+            run_answer a;
+            a.end = run_end::exited;
+            a.rc = 1;
+            a.err = "sacct: error: a\nsacct: error: Connection refused\n\n";
+            return a;
+        },
+        1788000000);
+    EXPECT_EQ(made.status, "outage");
+    EXPECT_EQ(made.reason, "sacct: error: Connection refused");
+}
+
 TEST(collector, shapes_that_are_not_one_shape_are_refused_by_name) {
     const auto refusal = [](const std::string& args, const std::string& more = "") {
         const auto doc =
@@ -149,6 +164,9 @@ TEST(collector, shapes_that_are_not_one_shape_are_refused_by_name) {
     EXPECT_NE(refusal(R"(["-p","gpu;rm","-t","60"])").find("hostile_argument"), std::string::npos);
     EXPECT_NE(refusal(R"x(["-p","$(id)","-t","60"])x").find("hostile_argument"), std::string::npos);
     EXPECT_NE(refusal(R"(["-p","gpu\n","-t","60"])").find("hostile_argument"), std::string::npos);
+    for (const char* quoted :
+         {R"(["-p","it's","-t","60"])", R"(["-p","\"q\"","-t","60"])", R"(["-p","`id`","-t","60"])"})
+        EXPECT_NE(refusal(quoted).find("hostile_argument"), std::string::npos) << quoted;
     EXPECT_NE(refusal(R"(["-p","gpu","-t","60"])", ",\"shapess\":1").find("unknown key 'shapess'"), std::string::npos);
 }
 

@@ -38,13 +38,13 @@ value probe(const std::string& id, double age_s, double wait_s, const std::strin
                               {"flags", json::array{}}});
 }
 
-value usage(const std::string& id, double gamma) {
+value usage(const std::string& id, double gamma, double age_s = 10) {
     return json::make_object({{"schema", 1},
                               {"type", "usage"},
                               {"id", id},
                               {"site", "here"},
                               {"partition", "gpu"},
-                              {"collected_s", now - 10},
+                              {"collected_s", now - age_s},
                               {"gamma", gamma}});
 }
 
@@ -195,6 +195,28 @@ TEST(probe_store, a_start_is_scored_against_what_was_predicted_when_it_was_submi
     EXPECT_EQ(*score.at("bias_s").as_double(), 2500 - 3000) << "the newest reading before the submission";
     EXPECT_EQ(*score.at("within_p50").as_double(), 0) << "p50 of 1000 and 3000 is 2000";
     EXPECT_EQ(*score.at("within_p90").as_double(), 1) << "p90 is 2800";
+}
+
+// A later gamma, a later reservation: the prediction is the one that was made.
+TEST(probe_store, a_prediction_is_discounted_as_it_was_when_the_job_was_submitted) {
+    const slurm_test::stub_folder folder;
+    auto s = probe_store::open(folder.file("probes"), now);
+    value one = probe("p-3", 60, 9000), two = probe("p-4", 60, 9000, "g8");
+    two.set("nodes", 2);
+    ASSERT_TRUE(s->post(body({usage("u-1", 0.2, 8000), probe("p-1", 7000, 3000), usage("u-2", 0.9, 100), one, two}),
+                        here, now));
+    const auto start = json::make_object({{"schema", 1},
+                                          {"type", "start"},
+                                          {"id", "s-1"},
+                                          {"site", "here"},
+                                          {"shape", "g4"},
+                                          {"partition", "gpu"},
+                                          {"collected_s", now},
+                                          {"submit_s", now - 6900},
+                                          {"realised_s", 2500}});
+    ASSERT_EQ(*s->post(body({start}), here, now)->at("accepted").as_i64(), 1);
+    const value score = s->estimates(now).at("scores").at(0);
+    EXPECT_NEAR(*score.at("bias_s").as_double(), 2500 - 3000 * 0.6, 1e-9);
 }
 
 // Seen red: with ids of the newest two months only, the second post is accepted again.

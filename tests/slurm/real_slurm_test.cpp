@@ -9,6 +9,7 @@
 
 #include <chrono>
 #include <cstdlib>
+#include <ctime>
 #include <filesystem>
 #include <optional>
 #include <string>
@@ -17,6 +18,7 @@
 #include "backends/slurm/collector.hpp"
 #include "backends/slurm/queue_text.hpp"
 #include "darlcore/plan/estimate.hpp"
+#include "darlcore/plan/queue_sim.hpp"
 
 namespace {
 
@@ -131,6 +133,32 @@ TEST_F(real_slurm, the_estimate_follows_the_queue) {
     }));
 }
 
+// Two nodes: one job of 60 and one of 120 minutes run, one of 30 minutes on both waits.
+TEST_F(real_slurm, the_own_queue_estimates_what_the_real_one_does) {
+    const auto submit = [](const std::string& tasks, const std::string& minutes) {
+        return slurm({"sbatch", "-p", "gpu", "-n", tasks, "--ntasks-per-node=16", "--mem=10", "-t", minutes, "-o",
+                      "/dev/null", "--wrap", "sleep 600"})
+            .rc;
+    };
+    ASSERT_EQ(submit("16", "60") + submit("16", "120"), 0);
+    const auto states = [](const std::string& state) {
+        const auto rows = parse_squeue(slurm({"squeue", "-h", "-o", "%i|%T|%M|%D|%R"}).out).rows;
+        return std::count_if(rows.begin(), rows.end(), [&](const auto& r) { return r.state == state; });
+    };
+    ASSERT_TRUE(wait_for([&] { return states("RUNNING") == 2; }));
+    ASSERT_EQ(submit("32", "30"), 0);
+    ASSERT_TRUE(wait_for([&] { return states("PENDING") == 1; }));
+    const std::vector<plan::queued_job> jobs{{0, 1e6, 3600, 1}, {0, 1e6, 7200, 1}, {10, 1e6, 1800, 2}};
+    const plan::queue_config two{2, plan::backfill::easy, {}};
+    for (const auto& [tasks, nodes] : {std::pair{"16", 1U}, {"32", 2U}}) {
+        const auto real = probe({"-p", "gpu", "-n", tasks, "--ntasks-per-node=16", "--mem=10", "-t", "20"});
+        ASSERT_EQ(class_of(real), "accepted") << json::dump(real);
+        const double own =
+            plan::estimate_start_s(jobs, two, *plan::simulate_queue(jobs, two), {20, 1200, 1200, nodes}, 20) - 20;
+        EXPECT_NEAR(*wait_of(real), own, 120) << tasks << ": " << json::dump(real);
+    }
+}
+
 TEST_F(real_slurm, refusals_have_their_classes) {
     EXPECT_EQ(class_of(probe({"-p", "gpu", "-N", "5", "-t", "60"})), "permanent_limit");
     EXPECT_EQ(class_of(probe({"-p", "gpu", "-N", "1", "--gpus-per-node=9", "-t", "60"})), "permanent_limit");
@@ -207,6 +235,50 @@ TEST_F(real_slurm, a_job_that_started_tells_its_wait) {
     EXPECT_GE(*record->at("realised_s").as_double(), 0);
     EXPECT_LE(*record->at("realised_s").as_double(), 60);
     EXPECT_EQ(*record->at("partition").as_string(), "gpu");
+}
+
+// The walltime that jobs really used, from a real slurmdbd: one that ends early, one cancelled before it began.
+TEST(real_accounting, usage_is_what_the_jobs_used_of_their_limits) {
+    const local_cluster cluster({"acct"});
+    if (!cluster.why_not.empty()) GTEST_SKIP() << cluster.why_not;
+    ASSERT_EQ(cluster.broken, "");
+    const std::string conf = cluster.root + "/sitea/slurm.conf";
+    const auto submit = [&](std::vector<std::string> more) {
+        std::vector<std::string> argv{"sbatch", "-p", "gpu", "-n", "1", "--mem=10", "-t", "10", "-o", "/dev/null"};
+        argv.insert(argv.end(), more.begin(), more.end());
+        const run_answer a = call(std::move(argv), conf);
+        EXPECT_EQ(a.rc, 0) << a.err;
+    };
+    const auto nodes = [&](const std::string& state) {
+        const run_answer a = call({"scontrol", "update", "nodename=sitea-n[1-2]", "state=" + state, "reason=x"}, conf);
+        EXPECT_EQ(a.rc, 0) << a.err;
+    };
+    nodes("drain");
+    submit({"-J", "never", "--wrap", "true"});
+    EXPECT_EQ(call({"scancel", "-n", "never"}, conf).rc, 0);
+    nodes("resume");
+    submit({"--array=1-32", "--wrap", "sleep 2"});
+    collector_config c;
+    c.site = "sitea";
+    c.shapes.push_back({"shape", one_node});
+    const auto run = [&](const run_request& r) { return call(r.argv, conf, r.limit_s); };
+    json::value record;
+    std::string seen;
+    for (int i = 0; i < 300 && record.is_null(); ++i) {
+        const auto cycle = collect_usage(c, run, static_cast<std::int64_t>(std::time(nullptr)) + 1);
+        seen = cycle.status + " " + cycle.reason + (cycle.records.empty() ? "" : " " + json::dump(cycle.records[0]));
+        if (cycle.records.size() == 1 && *cycle.records[0].at("jobs").as_u64() == 32) record = cycle.records[0];
+        std::this_thread::sleep_for(std::chrono::milliseconds(100));  // tidy: sleep, another process is asked again
+    }
+    ASSERT_FALSE(record.is_null()) << seen;
+    EXPECT_EQ(*record.at("partition").as_string(), "gpu");
+    EXPECT_EQ(*record.at("users").as_u64(), 1U);
+    EXPECT_EQ(json::dump(record.at("skipped")), R"({"never_started":1})") << seen;
+    EXPECT_EQ(*record.at("node_s_limit").as_double(), 32 * 600) << seen;
+    const double gamma = *record.at("gamma").as_double();
+    EXPECT_GE(gamma, 2.0 / 600) << seen;
+    EXPECT_LT(gamma, 0.5) << seen;
+    EXPECT_NEAR(gamma, *record.at("node_s_used").as_double() / (32 * 600), 1e-12);
 }
 
 }  // namespace

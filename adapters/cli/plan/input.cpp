@@ -8,7 +8,9 @@
 
 #include <fmt/format.h>
 
+#include "darlcore/plan/argument.hpp"
 #include "darlcore/plan/estimate.hpp"
+#include "darlcore/plan/trace.hpp"
 
 namespace darl::plan_io {
 
@@ -29,6 +31,13 @@ std::optional<exclusion> row_verdict(fields& f, const std::string& site, const s
     if (kind == "no_probe")
         return exclusion{
             site, shape, exclusion_code::no_probe, 0.0, "probes of this shape", "run `darl probe run` at the site"};
+    if (kind == "no_history")
+        return exclusion{site,
+                         shape,
+                         exclusion_code::no_estimate,
+                         trace_settings().effective_min,
+                         "past jobs like this one are needed, newer ones counting more; " + f.text("reason", ""),
+                         "give a longer --history, or plan with another --wait"};
     const auto known = probe_class_from_word(kind);
     if (!known) {
         f.refuse(
@@ -43,9 +52,7 @@ std::optional<exclusion> row_verdict(fields& f, const std::string& site, const s
         r.shape = shape;
         r.kind = *known;
         r.reason = f.text("reason", kind);
-        exclusion e = darlcore::plan::detail::excluded_because(r, age.value_or(0), age_max_s);
-        if (!e.number) e.number = age.value_or(0);
-        return e;
+        return darlcore::plan::detail::excluded_because(r, age.value_or(0), age_max_s);
     }
     if (age && *age > age_max_s)
         return exclusion{site,
@@ -101,7 +108,7 @@ result<void> read_shape(const json::value& row, const std::string& where, const 
                         waterfill_site& site, waterfill_input& into) {
     fields f(row, where,
              {"name", "gpus", "units_per_h", "wait_h", "wait_raw_h", "gamma", "walltime_h", "startup_h", "jobs",
-              "link_h", "gap_h", "max_links", "class", "age_s", "reason", "flags", "args"});
+              "link_h", "gap_h", "max_links", "class", "age_s", "reason", "flags", "args", "nodes", "partition"});
     waterfill_shape shape;
     shape.name = f.text("name");
     shape.gpus = f.count32("gpus", 1);
@@ -275,14 +282,6 @@ result<void> read_config(const json::value& object, campaign_config& c) {
     return {};
 }
 
-// An argument of sbatch as plans carry it.
-bool is_plain_argument(std::string_view text) {
-    return std::all_of(text.begin(), text.end(), [](char c) {
-        const bool alnum = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9');
-        return alnum || std::string_view("_.,:=+@%/[]-").find(c) != std::string_view::npos;
-    });
-}
-
 std::vector<std::string> plain_arguments(fields& f) {
     std::vector<std::string> args;
     const json::array* list = f.list("args", false);
@@ -315,11 +314,11 @@ std::vector<double> positive_list(fields& f, std::string_view key) {
 }
 
 result<void> read_option(const json::value& row, std::size_t i, double strength, campaign_input& into) {
-    fields f(
-        row, named("options", i, row, "site"),
-        {"site",      "shape",  "nodes", "gpus",           "wait_s",  "wait_raw_s", "gamma",          "walltime_s",
-         "startup_s", "lanes",  "links", "chain",          "begin_s", "lead_s",     "has_checkpoint", "class",
-         "age_s",     "reason", "args",  "max_walltime_s", "flags",   "partition",  "waits_s",        "wait_ratios"});
+    fields f(row, named("options", i, row, "site"),
+             {"site",           "shape",     "nodes",       "gpus",       "wait_s",    "wait_raw_s",     "gamma",
+              "walltime_s",     "startup_s", "lanes",       "links",      "chain",     "begin_s",        "lead_s",
+              "has_checkpoint", "class",     "age_s",       "reason",     "args",      "max_walltime_s", "flags",
+              "partition",      "waits_s",   "wait_ratios", "wait_p50_s", "wait_p90_s"});
     plan_option o;
     o.site = f.text("site");
     o.shape = f.text("shape", "");
@@ -354,7 +353,10 @@ result<void> read_option(const json::value& row, std::size_t i, double strength,
     if (o.links == 0 || o.links > links_max) f.refuse(fmt::format("links must lie between 1 and {}", links_max));
     auto args = plain_arguments(f);
     const auto cap = f.optional_number("max_walltime_s");
-    option_waits waits{f.text("partition", ""), positive_list(f, "waits_s"), positive_list(f, "wait_ratios")};
+    option_waits waits{f.text("partition", ""), positive_list(f, "waits_s"), positive_list(f, "wait_ratios"),
+                       f.optional_number("wait_p50_s"), f.optional_number("wait_p90_s")};
+    if (waits.p50_s.value_or(0) < 0 || waits.p90_s.value_or(0) < 0)
+        f.refuse("wait_p50_s and wait_p90_s must be 0 or more");
     if (f.failure()) return *f.failure();
     if (!verdict && cap && o.walltime_s > *cap)
         verdict = exclusion{o.site,

@@ -28,8 +28,9 @@ struct reading_row {
 /// What may become of an option's wait, as far as its row says.
 struct option_waits {
     std::string partition;
-    std::vector<double> waits_s;  // readings of the queue, or past waits
-    std::vector<double> ratios;   // realised / predicted of own jobs
+    std::vector<double> waits_s;         // readings of the queue, or past waits
+    std::vector<double> ratios;          // realised / predicted of own jobs
+    std::optional<double> p50_s, p90_s;  // of the readings of a day, not discounted
 };
 
 struct waterfill_input {

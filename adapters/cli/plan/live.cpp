@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "adapters/cli/plan/live.hpp"
 
+#include <algorithm>
+#include <cstdint>
+#include <iterator>
 #include <map>
 #include <utility>
 
@@ -86,6 +89,8 @@ public:
                 row.set(name, *v);
         if (!wait) return;
         row.set("wait_raw_" + unit_, *wait / scale);
+        for (const char* name : {"wait_p50_s", "wait_p90_s"})
+            if (unit_ == "s" && number(e, name)) row.set(name, *number(e, name));
         const bool discounted = e.contains("discounted") && e.at("discounted").as_bool().value_or(false);
         if (discounted && number(e, "gamma")) row.set("gamma", *number(e, "gamma"));
         if (unit_ == "s") add_draws(row, e, site, shape);
@@ -155,6 +160,56 @@ result<json::value> with_estimates(json::value input, const json::value& estimat
     if (json::value* options = member(input, "options"); options != nullptr && options->is_array())
         for (json::value& row : *options->as_array())
             if (row.is_object()) f.fill(row, text(row, "site"), text(row, "shape"));
+    return input;
+}
+
+namespace {
+
+// The median past wait of jobs like a row in place of whatever wait it has.
+result<void> take_past_wait(json::value& row, const std::string& name, const std::string& unit,
+                            const std::vector<past_job>& jobs, const trace_settings& t) {
+    const double scale = unit == "h" ? 3600 : 1;
+    const auto walltime = number(row, "walltime_" + unit);
+    if (!walltime || !(*walltime > 0))
+        return fail(errc::invalid_argument,
+                    fmt::format("{}: add walltime_{}: past jobs are compared by nodes and walltime", name, unit));
+    const double nodes = std::clamp(number(row, "nodes").value_or(1), 1.0, 1e6);
+    const auto waits =
+        waits_from_trace(jobs, text(row, "partition"), static_cast<std::uint32_t>(nodes), *walltime * scale, t);
+    const std::string replaced[] = {"wait_" + unit, "wait_raw_" + unit, "gamma",      "class", "age_s", "reason",
+                                    "flags",        "waits_s",          "wait_ratios"};
+    std::erase_if(*row.as_object(), [&](const auto& m) {
+        return std::find(std::begin(replaced), std::end(replaced), m.first) != std::end(replaced);
+    });
+    if (waits.empty()) {
+        row.set("class", "no_history").set("reason", fmt::format("the history has {} in all", jobs.size()));
+        return {};
+    }
+    row.set("wait_" + unit, waits.at(0.5) / scale);
+    row.set("flags", json::array{waits.pooled() ? "trace_pooled" : "trace"});
+    if (unit == "s") row.set("wait_p50_s", waits.at(0.5)).set("wait_p90_s", waits.at(0.9));
+    return {};
+}
+
+}  // namespace
+
+result<json::value> with_history(json::value input, const histories& past, double now_s) {
+    const auto take = [&](json::value& row, const std::string& site, std::string_view name,
+                          const std::string& unit) -> result<void> {
+        const auto jobs = past.find(site);
+        if (!row.is_object() || jobs == past.end() || jobs->second.empty()) return {};
+        trace_settings t;
+        t.now_s = now_s > 0 ? now_s : jobs->second.back().start_s;
+        return take_past_wait(row, fmt::format("site {}, shape {}", site, text(row, name)), unit, jobs->second, t);
+    };
+    if (json::value* options = member(input, "options"); options != nullptr && options->is_array())
+        for (json::value& row : *options->as_array())
+            if (auto ok = take(row, text(row, "site"), "shape", "s"); !ok) return ok.error();
+    if (json::value* sites = member(input, "sites"); sites != nullptr && sites->is_array())
+        for (json::value& site : *sites->as_array())
+            if (json::value* shapes = member(site, "shapes"); shapes != nullptr && shapes->is_array())
+                for (json::value& row : *shapes->as_array())
+                    if (auto ok = take(row, text(site, "site"), "name", "h"); !ok) return ok.error();
     return input;
 }
 

@@ -28,13 +28,16 @@ struct waterfill_shape {
     std::uint32_t links_max = 0;  // with link_h: 0 = no bound
 };
 
+/// A link with less productive time than this (4 ms) does no work: the count of such links would mean nothing.
+inline constexpr double productive_min_h = 1e-6;
+
 /// Floor that forgives the rounding of a product or quotient, so that 0.1 h at 30 units/h is 3 units.
 inline double whole(double x) { return std::floor(x + 1e-9 * std::max(1.0, std::abs(x))); }
 
 /// What a shape delivers by when: productive hours P, units N q P, and whole quanta with their finish times.
 /// P(x) = k l + clamp(x - k (L + g) - c, 0, l), k = floor(x / (L + g)), l = L - c - reserve / (N q), x hours after
 /// arrival. Determinism: `quanta_by` and `finish_h` agree exactly: quanta_by(t) is the largest m with finish_h(m) <= t.
-/// Complexity: O(1) per call.
+/// Complexity: O(1) per call; quanta_by: O(log m) where many quanta share one representable time.
 class capacity_curve {
 public:
     /// Preconditions (asserted): rate, walltime and quantum positive; reserve, wait, startup and gap not negative.
@@ -46,10 +49,11 @@ public:
         DARLCORE_ASSERT(rate_ > 0 && s.walltime_h > 0 && quantum > 0);
         DARLCORE_ASSERT(reserve_units >= 0 && s.wait_h >= 0 && s.startup_h >= 0 && s.gap_h >= 0);
         const bool chained = s.link_h > 0;
-        const double length_h = chained ? std::min(s.link_h, s.walltime_h) : s.walltime_h;
+        length_h_ = chained ? std::min(s.link_h, s.walltime_h) : s.walltime_h;
         reserve_h_ = reserve_units / rate_;
-        link_productive_h_ = length_h - startup_h_ - reserve_h_;
-        period_h_ = length_h + s.gap_h;
+        link_productive_h_ = length_h_ - startup_h_ - reserve_h_;
+        if (!(link_productive_h_ > productive_min_h)) link_productive_h_ = 0;
+        period_h_ = length_h_ + s.gap_h;
         const double links =
             !chained ? 1.0 : (s.links_max == 0 ? std::numeric_limits<double>::infinity() : s.links_max);
         if (link_productive_h_ > 0) cap_units_ = links * link_productive_h_ * rate_;
@@ -64,6 +68,8 @@ public:
     [[nodiscard]] double rate() const { return rate_; }
     [[nodiscard]] double reserve_h() const { return reserve_h_; }
     [[nodiscard]] double startup_h() const { return startup_h_; }
+    /// Walltime of one job: that of a link, never more than the shape's own.
+    [[nodiscard]] double length_h() const { return length_h_; }
 
     /// Productive hours in the first x hours after arrival.
     [[nodiscard]] double productive_h(double x) const {
@@ -96,11 +102,19 @@ public:
 
     /// The largest m whose finish is not after t.
     [[nodiscard]] std::uint64_t quanta_by(double t_h) const {
-        const double guess = std::clamp(std::floor(units_by(t_h) / quantum_), 0.0, static_cast<double>(cap_quanta_));
-        auto m = static_cast<std::uint64_t>(guess);
-        while (m < cap_quanta_ && finish_h(m + 1) <= t_h) ++m;
-        while (m > 0 && finish_h(m) > t_h) --m;
-        return m;
+        const double guess = units_by(t_h) / quantum_;
+        auto done = guess > 0 ? static_cast<std::uint64_t>(std::min(guess, static_cast<double>(cap_quanta_))) : 0;
+        for (std::uint64_t step = 1; done > 0 && finish_h(done) > t_h; step *= 2) done -= std::min(done, step);
+        std::uint64_t open = done + 1;
+        for (std::uint64_t step = 1; open <= cap_quanta_ && finish_h(open) <= t_h; step *= 2) {
+            done = open;
+            open += std::min(step, cap_quanta_ + 1 - open);
+        }
+        while (open - done > 1) {
+            const std::uint64_t middle = done + (open - done) / 2;
+            (finish_h(middle) <= t_h ? done : open) = middle;
+        }
+        return done;
     }
 
 private:
@@ -115,6 +129,7 @@ private:
     double rate_;
     double startup_h_;
     double quantum_;
+    double length_h_ = 0;
     double reserve_h_ = 0;
     double link_productive_h_ = 0;
     double period_h_ = 0;

@@ -121,7 +121,8 @@ inline std::vector<std::string> reservation_bound_partitions(std::span<const rea
 namespace detail {
 
 inline exclusion excluded_because(const reading& newest, double age_s, double age_max_s) {
-    exclusion e{newest.site, newest.shape, exclusion_code::no_estimate, std::nullopt, newest.reason, {}};
+    exclusion e{newest.site, newest.shape, exclusion_code::no_estimate, age_s, "s ago the answer was: " + newest.reason,
+                {}};
     switch (newest.kind) {
         case probe_class::denied:
             e.code = exclusion_code::denied;
@@ -143,7 +144,6 @@ inline exclusion excluded_because(const reading& newest, double age_s, double ag
             break;
     }
     e.code = exclusion_code::probe_too_old;
-    e.number = age_s;
     e.what = "age of the newest usable reading in s; the limit is " + std::to_string(static_cast<long long>(age_max_s));
     e.fix = "run `darl probe run` at the site";
     return e;

@@ -136,6 +136,13 @@ inline std::vector<std::pair<std::string, planning_view>> sensitivity_views(cons
     return made;
 }
 
+/// True when a candidate knows the wait that a view asks for.
+inline bool tells(std::span<const candidate_shape> shapes, wait_choice wait) {
+    return std::any_of(shapes.begin(), shapes.end(), [wait](const candidate_shape& s) {
+        return wait == wait_choice::p50 ? s.wait_p50_s.has_value() : wait != wait_choice::p90 || s.wait_p90_s;
+    });
+}
+
 /// Plans from candidates under one view.
 inline result<search_result> plan_from(const calibration& c, std::span<const candidate_shape> shapes,
                                        const campaign_config& config, const planning_view& view,
@@ -156,6 +163,7 @@ inline result<std::vector<sensitivity_row>> sensitivity(const calibration& c, st
     std::vector<sensitivity_row> rows;
     for (auto& [name, view] : sensitivity_views(base, fixed != nullptr ? *fixed : 100)) {
         if (fixed == nullptr && view.inner_steps) continue;
+        if (!tells(shapes, view.wait)) continue;  // nothing is known of that quantile: the row would say nothing
         auto found = plan_from(c, shapes, config, view, settings);
         if (!found) return found.error();
         sensitivity_row row{name, view, found->best, false};

@@ -258,8 +258,12 @@ inline result<search_result> search_plans(const calibration& c, std::span<const 
                                           const campaign_config& config, const search_settings& settings) {
     search_result out;
     std::vector<const site_choices*> sites;
-    for (const site_choices& s : all)
+    if (auto ok = detail::check(config); !ok) return ok.error();
+    for (const site_choices& s : all) {
+        for (std::size_t i = 0; i < s.options.size(); ++i)
+            if (auto ok = detail::check(s.options[i], i); !ok) return ok.error();
         if (!s.options.empty()) sites.push_back(&s);
+    }
     campaign_config quiet = config;
     quiet.collect_intervals = false;
     quiet.collect_rounds = false;

@@ -38,6 +38,10 @@ struct open_site {
         for (const open_shape& s : shapes) best = std::max(best, s.curve.quanta_by(t));
         return best;
     }
+    /// More than these are never needed.
+    [[nodiscard]] std::uint64_t quanta_needed(std::uint64_t goal) const {
+        return std::max(quanta_min, goal / site->quantum + (goal % site->quantum != 0 ? 1 : 0));
+    }
     [[nodiscard]] std::uint64_t units(std::uint64_t quanta) const {
         return quanta > UINT64_MAX / site->quantum ? UINT64_MAX : quanta * site->quantum;
     }
@@ -77,9 +81,7 @@ inline double makespan_of(std::span<const open_site* const> sites, std::uint64_t
     double high = 0;
     for (const open_site* s : sites) {
         for (const open_shape& o : s->shapes) {
-            const std::uint64_t whole_goal = goal / s->site->quantum + (goal % s->site->quantum != 0 ? 1 : 0);
-            high =
-                std::max(high, o.curve.finish_h(std::min(o.curve.cap_quanta(), std::max(whole_goal, s->quanta_min))));
+            high = std::max(high, o.curve.finish_h(std::min(o.curve.cap_quanta(), s->quanta_needed(goal))));
         }
     }
     return smallest_time(0.0, high, [&](double t) {
@@ -105,33 +107,40 @@ inline const open_shape& best_shape(const open_site& s, double t) {
     return *best;
 }
 
-/// Gives back quanta that are not needed, latest finish first, ties by the later site id; never below a minimum.
+/// Gives back quanta that are not needed, latest finish first, ties by the later site id; never below a minimum. All
+/// that ends after a level goes at once; each pass settles at least one site.
+/// Complexity: O(sites) passes over the sites, at most 64 times each.
 inline void drop_unneeded(filled& f, std::uint64_t goal) {
-    const auto later = [&](std::size_t a, std::size_t b) {  // heap order: the latest on top
-        const auto& x = f.parts[a];
-        const auto& y = f.parts[b];
-        const double fx = x.shape->curve.finish_h(x.quanta);
-        const double fy = y.shape->curve.finish_h(y.quanta);
-        return fx != fy ? fx < fy : x.site->site->site < y.site->site->site;
+    std::vector<filled::part*> open;
+    for (filled::part& p : f.parts) open.push_back(&p);
+    std::sort(open.begin(), open.end(),
+              [](const auto* a, const auto* b) { return a->site->site->site > b->site->site->site; });
+    const auto keep = [&](filled::part& p, std::uint64_t quanta) {
+        f.units -= (p.quanta - quanta) * p.site->site->quantum;
+        p.quanta = quanta;
     };
-    std::vector<std::size_t> heap;
-    const auto droppable = [&](std::size_t i) {
-        const auto& p = f.parts[i];
-        return p.quanta > p.site->quanta_min && f.units - p.site->site->quantum >= goal;
-    };
-    for (std::size_t i = 0; i < f.parts.size(); ++i)
-        if (droppable(i)) heap.push_back(i);
-    std::make_heap(heap.begin(), heap.end(), later);
-    while (!heap.empty()) {
-        std::pop_heap(heap.begin(), heap.end(), later);
-        const std::size_t i = heap.back();
-        heap.pop_back();
-        if (!droppable(i)) continue;
-        f.units -= f.parts[i].site->site->quantum;
-        --f.parts[i].quanta;
-        if (!droppable(i)) continue;
-        heap.push_back(i);
-        std::push_heap(heap.begin(), heap.end(), later);
+    while (true) {
+        std::erase_if(open, [&](const filled::part* p) {
+            return p->quanta <= p->site->quanta_min || f.units < goal + p->site->site->quantum;
+        });
+        if (open.empty()) return;
+        const auto kept = [](const filled::part& p, double t) {
+            return std::max(p.site->quanta_min, std::min(p.quanta, p.shape->curve.quanta_by(t)));
+        };
+        const auto covered = [&](double t) {
+            std::uint64_t given = 0;
+            for (const filled::part* p : open) given += (p->quanta - kept(*p, t)) * p->site->site->quantum;
+            return f.units - given >= goal;
+        };
+        double latest = 0;
+        for (const filled::part* p : open) latest = std::max(latest, p->shape->curve.finish_h(p->quanta));
+        const double level = smallest_time(0.0, latest, covered);
+        for (filled::part* p : open) keep(*p, kept(*p, level));
+        for (filled::part* p : open) {  // those that end at the level itself, as many as may go
+            const std::uint64_t spare = (f.units - goal) / p->site->site->quantum;
+            const std::uint64_t at_level = p->quanta - kept(*p, std::nextafter(level, 0.0));
+            keep(*p, p->quanta - std::min(spare, at_level));
+        }
     }
 }
 
@@ -141,7 +150,7 @@ inline filled fill(std::span<const open_site* const> sites, std::uint64_t goal) 
     const double level = makespan_of(sites, goal);
     for (const open_site* s : sites) {
         const open_shape& shape = best_shape(*s, level);
-        f.parts.push_back({s, &shape, shape.curve.quanta_by(level)});
+        f.parts.push_back({s, &shape, std::min(s->quanta_needed(goal), shape.curve.quanta_by(level))});
         f.units += f.parts.back().quanta * s->site->quantum;
     }
     drop_unneeded(f, goal);
@@ -231,13 +240,17 @@ inline std::vector<open_site> open_sites(const waterfill_request& r, std::vector
                                 "shapes with a usable probe",
                                 "run `darl probe run` at the site"});
         if (o.shapes.empty()) continue;
+        const auto below_minimum = [&](std::uint64_t number, const char* what, const char* fix) {
+            excluded.push_back(
+                {s.site, {}, exclusion_code::below_min_units, double(number), what + std::to_string(s.min_units), fix});
+        };
+        if (s.min_units > r.units) {
+            below_minimum(r.units, "units of work in all; the site's minimum is ", "lower min_units");
+            continue;
+        }
         if (o.cap_units() < s.min_units) {
-            excluded.push_back({s.site,
-                                {},
-                                exclusion_code::below_min_units,
-                                double(o.cap_units()),
-                                "units the site can do at most; its minimum is " + std::to_string(s.min_units),
-                                "lower min_units or allow longer walltimes"});
+            below_minimum(o.cap_units(), "units the site can do at most; its minimum is ",
+                          "lower min_units or allow longer walltimes");
             continue;
         }
         open.push_back(std::move(o));
@@ -246,7 +259,7 @@ inline std::vector<open_site> open_sites(const waterfill_request& r, std::vector
     return open;
 }
 
-inline waterfill_share share_of(const filled::part& p, const waterfill_request& r) {
+inline waterfill_share share_of(const filled::part& p) {
     waterfill_share s;
     s.site = p.site->site->site;
     if (p.quanta == 0) return s;
@@ -258,10 +271,9 @@ inline waterfill_share share_of(const filled::part& p, const waterfill_request& 
     s.start_h = shape.wait_h;
     s.finish_h = curve.finish_h(p.quanta);
     const double links = curve.links_for(p.quanta);
-    s.jobs = static_cast<std::uint64_t>(links) * shape.jobs;
-    const double length = shape.link_h > 0 ? std::min(shape.link_h, shape.walltime_h) : shape.walltime_h;
-    const double work = static_cast<double>(s.units) / curve.rate() + shape.startup_h + r.reserve_units / curve.rate();
-    s.walltime_h = links > 1 ? length : std::min(work, length);
+    s.jobs = static_cast<std::uint64_t>(std::min(links * shape.jobs, units_resolved));
+    const double work = static_cast<double>(s.units) / curve.rate() + curve.startup_h() + curve.reserve_h();
+    s.walltime_h = links > 1 ? curve.length_h() : std::min(work, curve.length_h());
     return s;
 }
 
@@ -309,7 +321,7 @@ inline result<waterfill_plan> waterfill(const waterfill_request& r) {
         share.site = s.site->site;
         for (const auto& p : f.parts) {
             if (p.site->site != s.site || p.quanta == 0) continue;
-            share = detail::share_of(p, r);
+            share = detail::share_of(p);
             plan.latest_finish_h = std::max(plan.latest_finish_h, share.finish_h + p.shape->curve.reserve_h());
         }
         if (share.units == 0) plan.excluded.push_back(detail::left_out(s, plan.makespan_h));

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
 #include <cmath>
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -52,41 +54,51 @@ struct waterfill_plan {
 
 /// More units than this, waited for or counted, are not told apart by the times that are compared.
 inline constexpr double units_resolved = 1e15;
-inline constexpr double hours_max = 1e6;
+inline constexpr double hours_max = 1e6;  // a century
+inline constexpr std::size_t waterfill_sites_max = 1000;
 
-/// Checks a request: positive finite rates and walltimes, finite waits >= 0, distinct sites.
-/// Errors: errc::invalid_argument naming the row (site, shape, key) and the fix.
+namespace detail {
+
+/// What is wrong with a shape; nothing when it may be planned with.
+inline const char* flaw_of(const waterfill_shape& s) {
+    const auto hours = [](double h) { return std::isfinite(h) && h >= 0; };
+    const double rate = s.units_per_h * s.jobs;
+    if (!(std::isfinite(s.units_per_h) && s.units_per_h > 0)) return "units_per_h must be a positive finite number";
+    if (s.jobs == 0) return "jobs must be 1 or more";
+    if (!hours(s.wait_h)) return "wait_h must be a finite number, 0 or more; no wait known is not a wait of 0";
+    if (!(s.walltime_h > 0)) return "walltime_h must be positive";
+    if (!hours(s.startup_h)) return "startup_h must be a finite number, 0 or more";
+    if (!hours(s.link_h) || !hours(s.gap_h)) return "link_h and gap_h must be finite numbers, 0 or more";
+    if (std::max({s.wait_h, s.startup_h, s.link_h, s.gap_h}) > hours_max)
+        return "wait_h, startup_h, link_h and gap_h must be at most 1000000 (a century)";
+    if (rate * std::max(1.0, s.wait_h + s.startup_h) > units_resolved)
+        return "units_per_h is too large to tell one unit from the next; count in larger units";
+    if (rate < 1 / hours_max) return "units_per_h is too small: one unit would take a century; count in smaller units";
+    return nullptr;
+}
+
+}  // namespace detail
+
+/// Checks a request: positive finite rates and walltimes, finite waits >= 0, distinct sites, and numbers small enough
+/// that one unit more is a later time. Errors: errc::invalid_argument naming the row (site, shape, key) and the fix.
 inline result<void> check(const waterfill_request& r) {
     if (static_cast<double>(r.units) > units_resolved)
         return fail(errc::invalid_argument, "more than 1e15 units; count in larger units");
-    if (!(std::isfinite(r.reserve_units) && r.reserve_units >= 0))
-        return fail(errc::invalid_argument, "reserve_units must be a finite number, 0 or more");
+    if (!(r.reserve_units >= 0 && r.reserve_units <= units_resolved))
+        return fail(errc::invalid_argument, "reserve_units must be a number from 0 to 1e15");
+    if (r.sites.size() > waterfill_sites_max)
+        return fail(errc::invalid_argument, "more than 1000 sites; leave out those that cannot matter");
     for (std::size_t i = 0; i < r.sites.size(); ++i) {
         const waterfill_site& s = r.sites[i];
         for (std::size_t j = 0; j < i; ++j)
             if (r.sites[j].site == s.site)
                 return fail(errc::invalid_argument,
                             "site " + s.site + " is given twice; merge its shapes into one entry");
-        if (s.quantum == 0) return fail(errc::invalid_argument, "site " + s.site + ": quantum must be 1 or more");
-        for (const waterfill_shape& shape : s.shapes) {
-            const std::string row = "site " + s.site + ", shape " + shape.name + ": ";
-            if (!(std::isfinite(shape.units_per_h) && shape.units_per_h > 0))
-                return fail(errc::invalid_argument, row + "units_per_h must be a positive finite number");
-            if (!(std::isfinite(shape.wait_h) && shape.wait_h >= 0))
-                return fail(errc::invalid_argument,
-                            row + "wait_h must be a finite number, 0 or more; no wait known is not a wait of 0");
-            if (!(shape.walltime_h > 0)) return fail(errc::invalid_argument, row + "walltime_h must be positive");
-            if (!(std::isfinite(shape.startup_h) && shape.startup_h >= 0))
-                return fail(errc::invalid_argument, row + "startup_h must be a finite number, 0 or more");
-            if (!(std::isfinite(shape.link_h) && shape.link_h >= 0 && std::isfinite(shape.gap_h) && shape.gap_h >= 0))
-                return fail(errc::invalid_argument, row + "link_h and gap_h must be finite numbers, 0 or more");
-            if (shape.jobs == 0) return fail(errc::invalid_argument, row + "jobs must be 1 or more");
-            if (shape.wait_h > hours_max || shape.startup_h > hours_max)
-                return fail(errc::invalid_argument, row + "wait_h and startup_h must be at most 1000000 (a century)");
-            if (shape.units_per_h * shape.jobs * (shape.wait_h + shape.startup_h) > units_resolved)
-                return fail(errc::invalid_argument,
-                            row + "units_per_h is too large to tell one unit from the next; count in larger units");
-        }
+        if (s.quantum == 0 || static_cast<double>(s.quantum) > units_resolved)
+            return fail(errc::invalid_argument, "site " + s.site + ": quantum must lie between 1 and 1e15");
+        for (const waterfill_shape& shape : s.shapes)
+            if (const char* flaw = detail::flaw_of(shape); flaw != nullptr)
+                return fail(errc::invalid_argument, "site " + s.site + ", shape " + shape.name + ": " + flaw);
     }
     return {};
 }
