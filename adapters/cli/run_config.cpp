@@ -38,75 +38,71 @@ struct key_spec {
 };
 
 // The whole schema: file order, defaults (from run_config), ranges, units and reasons.
-const std::vector<key_spec>& schema() {
-    using c = run_config;
-    static const std::vector<key_spec> keys = {
-        {"run", "seed", &c::seed, -9.2e18, 9.2e18, "", "initial weights and block order; equal at every site"},
-        {"run", "work_dir", &c::work_dir, 0, 0, "folder",
-         "checkpoints, contributions and metrics of this site; must survive a requeue"},
-        {"model", "flavour", &c::flavour, 0, 0, "",
-         "debug-1m, debug-3m, debug-10m, 0.6B ... 32B; resnet18 for pictures (SGD with Nesterov momentum beta1)"},
-        {"data", "manifest", &c::manifest, 0, 0, "file",
-         "manifest.json of the training shards (darl tokenize writes it); pictures: cifar10:FILE,... or "
-         "idx:IMAGES,LABELS"},
-        {"data", "held_out", &c::held_out, 0, 0, "file", "manifest.json of the held-out set; disjoint from training"},
-        {"data", "tokenizer", &c::tokenizer, 0, 0, "", "bytes, or a tokenizer.json"},
-        {"data", "seq_len", &c::seq_len, 1, 1048576, "tokens",
-         "predicted positions of one window; a window has one id more"},
-        {"data", "block_size", &c::block_size, 1, 1e15, "windows",
-         "leased together; best when it divides inner_steps x batch x ranks x accumulate"},
-        {"train", "inner_steps", &c::inner_steps, 1, 1e9, "steps", "H: optimiser steps between two merges"},
-        {"train", "batch", &c::batch, 1, 1e6, "windows", "per rank and micro-batch"},
-        {"train", "accumulate", &c::accumulate, 1, 1e6, "micro-batches",
-         "per optimiser step; raise it at a fast site to fill the barrier"},
-        {"train", "groups", &c::groups, 0, 1e6, "groups",
-         "per phase; 0 = one up to 4 blocks, else four; more = a slow tail stays stealable longer"},
-        {"train", "peak_lr", &c::peak_lr, 0, 10, "", "AdamW learning rate after warm-up"},
-        {"train", "warmup_steps", &c::warmup_steps, 0, 1e9, "steps", "linear from 0"},
-        {"train", "total_steps", &c::total_steps, 0, 1e12, "steps",
-         "length of the schedule; 0 = constant after warm-up"},
-        {"train", "decay_fraction", &c::decay_fraction, 0, 1, "", "last part of the schedule that decays (cosine)"},
-        {"train", "min_lr_factor", &c::min_lr_factor, 0, 1, "", "of peak_lr, at the end of the decay"},
-        {"train", "beta1", &c::beta1, 0, 0.9999999, "", "AdamW first moment"},
-        {"train", "beta2", &c::beta2, 0, 0.9999999, "", "AdamW second moment"},
-        {"train", "eps", &c::eps, 1e-30, 1, "", "AdamW"},
-        {"train", "weight_decay", &c::weight_decay, 0, 10, "", "on matrices only"},
-        {"train", "clip", &c::clip, 0, 1e9, "", "global gradient norm; 0 = off"},
-        {"train", "threads", &c::threads, 0, 4096, "threads", "of this rank; 0 = its share of the cores"},
-        {"train", "log_every", &c::log_every, 1, 1e9, "steps", "between two lines of kind step in metrics.jsonl"},
-        {"train", "throttle", &c::throttle, 0, 1000, "",
-         "pretend to be slower by this factor (demo and tests); 0 = off"},
-        {"outer", "eta", &c::eta, 0, 10, "", "outer learning rate; part of the run, pinned by the server"},
-        {"outer", "beta", &c::beta, 0, 0.9999999, "", "outer Nesterov momentum"},
-        {"outer", "solo", &c::solo, 0, 0, "",
-         "a merge of one contribution: full (eta 1), outer (eta as above), adopt (local model)", "full|outer|adopt"},
-        {"outer", "first_step", &c::first_step, 0, 0, "",
-         "the first merge: nesterov moves (1+beta) eta delta, plain eta delta", "nesterov|plain"},
-        {"round", "quorum", &c::quorum, 1, 4096, "sites", "contributions before a round may close"},
-        {"round", "live_window_s", &c::live_window_s, 1, 86400, "s", "silence after which a site is not waited for"},
-        {"round", "keepalive_s", &c::keepalive_s, 0.1, 3600, "s", "a site in a phase calls at least this often"},
-        {"round", "round_limit_s", &c::round_limit_s, 1, 604800, "s",
-         "after the first pledge the round closes whatever happens"},
-        {"round", "failed_retry_s", &c::failed_retry_s, 0.1, 86400, "s",
-         "after a phase that failed, until the site is offered the next one"},
-        {"round", "budget", &c::budget, 0, 0, "",
-         "slow sites shorten their phases to the others'; off for step-matched experiments"},
-        {"round", "keep_generations", &c::keep_generations, 1, 990, "generations",
-         "whose files stay on the server's disk"},
-        {"round", "max_epochs", &c::max_epochs, 1, 1e6, "epochs", "passes over the corpus"},
-        {"lease", "commit_policy", &c::commit_policy, 0, 0, "",
-         "when a block counts: with the merge, or with the site's checkpoint (the paper)", "on_merge|on_checkpoint"},
-        {"lease", "min_ttl_s", &c::min_ttl_s, 0.1, 86400, "s",
-         "shortest lease; 30 s rides out a hiccup of the network"},
-        {"lease", "default_ttl_s", &c::default_ttl_s, 0.1, 86400, "s", "until a site has told how long a phase takes"},
-        {"eval", "windows", &c::eval_windows, 1, 1e9, "windows",
-         "fixed total, so that the score does not depend on ranks"},
-        {"eval", "every", &c::eval_every, 0, 1e9, "generations", "when no site waits by itself; 0 = never score"},
-        {"network", "proxy", &c::proxy, 0, 0, "", "none, env, or a URL"},
-        {"network", "give_up_s", &c::give_up_s, 1, 1e7, "s", "without the server for so long: save and exit 75"},
-    };
-    return keys;
-}
+using c = run_config;
+const std::vector<key_spec> all_keys = {
+    {"run", "seed", &c::seed, -9.2e18, 9.2e18, "", "initial weights and block order; equal at every site"},
+    {"run", "work_dir", &c::work_dir, 0, 0, "folder",
+     "checkpoints, contributions and metrics of this site; must survive a requeue"},
+    {"model", "flavour", &c::flavour, 0, 0, "",
+     "debug-1m, debug-3m, debug-10m, 0.6B ... 32B; resnet18 for pictures (SGD with Nesterov momentum beta1)"},
+    {"data", "manifest", &c::manifest, 0, 0, "file",
+     "manifest.json of the training shards (darl tokenize writes it); pictures: cifar10:FILE,... or "
+     "idx:IMAGES,LABELS"},
+    {"data", "held_out", &c::held_out, 0, 0, "file", "manifest.json of the held-out set; disjoint from training"},
+    {"data", "tokenizer", &c::tokenizer, 0, 0, "", "bytes, or a tokenizer.json"},
+    {"data", "seq_len", &c::seq_len, 1, 1048576, "tokens",
+     "predicted positions of one window; a window has one id more"},
+    {"data", "block_size", &c::block_size, 1, 1e15, "windows",
+     "leased together; best when it divides inner_steps x batch x ranks x accumulate"},
+    {"train", "inner_steps", &c::inner_steps, 1, 1e9, "steps", "H: optimiser steps between two merges"},
+    {"train", "batch", &c::batch, 1, 1e6, "windows", "per rank and micro-batch"},
+    {"train", "accumulate", &c::accumulate, 1, 1e6, "micro-batches",
+     "per optimiser step; raise it at a fast site to fill the barrier"},
+    {"train", "groups", &c::groups, 0, 1e6, "groups",
+     "per phase; 0 = one up to 4 blocks, else four; more = a slow tail stays stealable longer"},
+    {"train", "peak_lr", &c::peak_lr, 0, 10, "", "AdamW learning rate after warm-up"},
+    {"train", "warmup_steps", &c::warmup_steps, 0, 1e9, "steps", "linear from 0"},
+    {"train", "total_steps", &c::total_steps, 0, 1e12, "steps", "length of the schedule; 0 = constant after warm-up"},
+    {"train", "decay_fraction", &c::decay_fraction, 0, 1, "", "last part of the schedule that decays (cosine)"},
+    {"train", "min_lr_factor", &c::min_lr_factor, 0, 1, "", "of peak_lr, at the end of the decay"},
+    {"train", "beta1", &c::beta1, 0, 0.9999999, "", "AdamW first moment"},
+    {"train", "beta2", &c::beta2, 0, 0.9999999, "", "AdamW second moment"},
+    {"train", "eps", &c::eps, 1e-30, 1, "", "AdamW"},
+    {"train", "weight_decay", &c::weight_decay, 0, 10, "", "on matrices only"},
+    {"train", "clip", &c::clip, 0, 1e9, "", "global gradient norm; 0 = off"},
+    {"train", "threads", &c::threads, 0, 4096, "threads", "of this rank; 0 = its share of the cores"},
+    {"train", "log_every", &c::log_every, 1, 1e9, "steps", "between two lines of kind step in metrics.jsonl"},
+    {"train", "throttle", &c::throttle, 0, 1000, "", "pretend to be slower by this factor (demo and tests); 0 = off"},
+    {"outer", "eta", &c::eta, 0, 10, "", "outer learning rate; part of the run, pinned by the server"},
+    {"outer", "beta", &c::beta, 0, 0.9999999, "", "outer Nesterov momentum"},
+    {"outer", "solo", &c::solo, 0, 0, "",
+     "a merge of one contribution: full (eta 1), outer (eta as above), adopt (local model)", "full|outer|adopt"},
+    {"outer", "first_step", &c::first_step, 0, 0, "",
+     "the first merge: nesterov moves (1+beta) eta delta, plain eta delta", "nesterov|plain"},
+    {"round", "quorum", &c::quorum, 1, 4096, "sites", "contributions before a round may close"},
+    {"round", "live_window_s", &c::live_window_s, 1, 86400, "s", "silence after which a site is not waited for"},
+    {"round", "keepalive_s", &c::keepalive_s, 0.1, 3600, "s", "a site in a phase calls at least this often"},
+    {"round", "round_limit_s", &c::round_limit_s, 1, 604800, "s",
+     "after the first pledge the round closes whatever happens"},
+    {"round", "failed_retry_s", &c::failed_retry_s, 0.1, 86400, "s",
+     "after a phase that failed, until the site is offered the next one"},
+    {"round", "unknown_phase_s", &c::unknown_phase_s, 0.1, 604800, "s", "due of a site without an estimate"},
+    {"round", "unknown_transfer_s", &c::unknown_transfer_s, 0, 604800, "s", "added to it for moving weights"},
+    {"round", "overdue_gap_s", &c::overdue_gap_s, 0, 86400, "s", "a due holds so long after the last contribution"},
+    {"round", "lagging_rounds", &c::lagging_rounds, 1, 4096, "rounds", "overdue in a row: not waited for"},
+    {"round", "budget", &c::budget, 0, 0, "",
+     "slow sites shorten their phases to the others'; off for step-matched experiments"},
+    {"round", "keep_generations", &c::keep_generations, 1, 990, "generations", "whose files stay on the server's disk"},
+    {"round", "max_epochs", &c::max_epochs, 1, 1e6, "epochs", "passes over the corpus"},
+    {"lease", "commit_policy", &c::commit_policy, 0, 0, "",
+     "when a block counts: with the merge, or with the site's checkpoint (the paper)", "on_merge|on_checkpoint"},
+    {"lease", "min_ttl_s", &c::min_ttl_s, 0.1, 86400, "s", "shortest lease; 30 s rides out a hiccup of the network"},
+    {"lease", "default_ttl_s", &c::default_ttl_s, 0.1, 86400, "s", "until a site has told how long a phase takes"},
+    {"eval", "windows", &c::eval_windows, 1, 1e9, "windows", "fixed total, so that the score does not depend on ranks"},
+    {"eval", "every", &c::eval_every, 0, 1e9, "generations", "when no site waits by itself; 0 = never score"},
+    {"network", "proxy", &c::proxy, 0, 0, "", "none, env, or a URL"},
+    {"network", "give_up_s", &c::give_up_s, 1, 1e7, "s", "without the server for so long: save and exit 75"},
+};
 
 std::string value_text(const run_config& values, const key_spec& spec) {
     return std::visit(
@@ -181,14 +177,14 @@ result<void> set_node(run_config& values, const key_spec& spec, const toml::node
 }
 
 const key_spec* find_spec(std::string_view name) {
-    for (const auto& spec : schema())
+    for (const auto& spec : all_keys)
         if (full_name(spec) == name) return &spec;
     return nullptr;
 }
 
 darlcore::error unknown_key(const std::string& where, const std::string& name) {
     std::vector<std::string> known;
-    for (const auto& spec : schema()) known.push_back(full_name(spec));
+    for (const auto& spec : all_keys) known.push_back(full_name(spec));
     const std::string near = did_you_mean(name, known);
     return fail(errc::unknown_key,
                 fmt::format("{}: unknown key {}{}", where, name,
@@ -214,7 +210,7 @@ result<void> set_override(run_config& values, const std::string& name, const std
 std::string run_config_text(const run_config& values) {
     std::string out = "# darlcore run file. Every key with its default; [unit] and reason behind it.\n";
     std::string_view section;
-    for (const auto& spec : schema()) {
+    for (const auto& spec : all_keys) {
         if (spec.section != section) {
             section = spec.section;
             out += fmt::format("\n[{}]\n", section);

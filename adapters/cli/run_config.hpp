@@ -54,6 +54,10 @@ struct run_config {
     double keepalive_s = 20;
     double round_limit_s = 7200;
     double failed_retry_s = 60;
+    double unknown_phase_s = 5400;
+    double unknown_transfer_s = 600;
+    double overdue_gap_s = 60;
+    std::int64_t lagging_rounds = 2;
     bool budget = true;
     std::int64_t max_epochs = 1;
     std::int64_t keep_generations = 2;

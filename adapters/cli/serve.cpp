@@ -90,6 +90,10 @@ void take_config(const run_config& c, ledger::run_settings& s) {
     s.round.keepalive_ms = milliseconds(c.keepalive_s);
     s.round.round_limit_ms = milliseconds(c.round_limit_s);
     s.round.failed_retry_ms = milliseconds(c.failed_retry_s);
+    s.round.unknown_phase_ms = milliseconds(c.unknown_phase_s);
+    s.round.unknown_transfer_ms = milliseconds(c.unknown_transfer_s);
+    s.round.overdue_gap_ms = milliseconds(c.overdue_gap_s);
+    s.round.lagging_rounds = static_cast<std::uint32_t>(c.lagging_rounds);
     s.round.budget = c.budget;
     s.round.inner_steps = static_cast<std::uint64_t>(c.inner_steps);
     s.round.eval_every = static_cast<std::uint32_t>(c.eval_every);

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <fstream>
+#include <thread>
 
 #include <fmt/format.h>
 #include <asio/post.hpp>
@@ -56,7 +57,8 @@ result<void> model_service::open(bool new_run) {
         core_.now().ms);
     if (!blobs) return blobs.error();
     blobs_ = std::move(*blobs);
-    auto models = storage::model_directory::open(files_, state_path_);
+    auto models = storage::model_directory::open(files_, state_path_, {},
+                                                 static_cast<int>(std::max(1U, std::thread::hardware_concurrency())));
     if (!models) return models.error();
     models_.emplace(std::move(*models));
     const auto& rounds = core_.machine().rounds().durable();
@@ -162,6 +164,7 @@ void model_service::merge(const ledger::effects::start_merge& e) {
     order.norms = core_.machine().kept().norms;
     order.clip = core_.machine().settings().guards.clip;
     order.global_step = core_.machine().rounds().durable().global_step;
+    order.tokens_total = core_.machine().rounds().durable().tokens_total;
     for (const auto& input : e.inputs) {
         merge_file file{input, blobs_->path_of(input.sha256), {}};
         if (const auto facts = blobs_->find(input.sha256)) {
@@ -185,7 +188,7 @@ void model_service::merge_now(const merge_order& given) {
     auto merged = work_->merge(order);
     if (!merged) return give_up(merged.error());
     if (!merged->merged) return tell(ledger::merge_failed{order.next, "nothing was usable", merged->rejected});
-    const auto files = models_->seal(order.next.count);
+    const auto files = models_->seal(order.next.count, merged->files);
     if (!files) return give_up(files.error());
     // its bytes are final: pollers that hear of the new generation find them at once
     const std::string wire = storage::join(models_->path_of(order.next.count), storage::wire_file);
@@ -207,7 +210,7 @@ void model_service::initialise(const std::string& source, std::optional<site_id>
         if (!staging) return give_up(staging.error());
         const auto made = work_->initialise(source, *staging, run_id);
         if (!made) return give_up(made.error());
-        const auto files = models_->seal(0);
+        const auto files = models_->seal(0, made->files);
         if (!files) return give_up(files.error());
         learn_sizes(storage::join(models_->path_of(0), storage::global_file));
         const std::string wire = storage::join(models_->path_of(0), storage::wire_file);

@@ -15,9 +15,13 @@
 #include "adapters/formats/safetensors.hpp"
 #include "backends/asio/scan_text.hpp"
 #include "backends/asio/wire_fields.hpp"
+#include "backends/host/cpu_backend.hpp"
 #include "backends/host/delta_stream.hpp"
+#include "backends/host/file_digest.hpp"
 #include "backends/host/merge_files.hpp"
+#include "backends/host/raw_file.hpp"
 #include "backends/storage/model_directory.hpp"
+#include "darlcore/hex.hpp"
 #include "darlcore/merge/conversions.hpp"
 
 namespace darlcore::http {
@@ -77,6 +81,25 @@ result<void> write_text(const std::string& path, const std::string& text) {
     out.close();
     if (!out) return fail(errc::io_error, fmt::format("{}: could not be written", path));
     return {};
+}
+
+/// Digests of the files of a first generation.
+result<round::model_files> digest_model(const std::string& folder) {
+    std::vector<host::raw_file> files;
+    for (const char* name : {storage::global_file, storage::wire_file}) {
+        auto file = host::raw_file::open(file_in(folder, name));
+        if (!file) return file.error();
+        files.push_back(*std::move(file));
+    }
+    std::vector<host::digest_job> jobs;
+    for (const host::raw_file& file : files)
+        jobs.push_back({file.size_bytes(),
+                        [&file](std::uint64_t at, std::span<std::byte> into) { return file.read(at, into); },
+                        jobs.empty()});
+    const auto digests = host::digest_files(jobs, host::cpu_backend().threads());
+    if (!digests) return digests.error();
+    return round::model_files{
+        {to_hex(digests->front()), jobs.front().bytes}, {}, {to_hex(digests->back()), jobs.back().bytes}, {}};
 }
 
 json::value policy_json(const ledger::outer_policy& p) {
@@ -181,20 +204,50 @@ result<double> write_model(const formats::safetensors_reader& file, const model_
     return out->max_abs();
 }
 
-result<void> write_meta(const merge_order& order, const std::vector<std::pair<const merge_file*, double>>& used) {
+json::value ref_json(const round::blob_ref& ref, const char* digest_name) {
+    return json::make_object({{digest_name, ref.sha256}, {"bytes", wire::count(ref.bytes)}});
+}
+
+/// State files are digested in parts of 16 MiB, the wire copy is not: it is served under its digest.
+json::value files_json(const round::model_files& files) {
+    json::value out = json::make_object({{storage::global_file, ref_json(files.global, "parts_sha256")},
+                                         {storage::wire_file, ref_json(files.wire, "sha256")}});
+    if (!files.velocity.sha256.empty()) out.set(storage::velocity_file, ref_json(files.velocity, "parts_sha256"));
+    return out;
+}
+
+/// A contribution that was used, and what the merge says of it.
+struct used_file {
+    const merge_file* file = nullptr;
+    double share = 0;
+    std::optional<double> drift;
+};
+
+result<void> write_meta(const merge_order& order, const host::merge_report& report, const round::model_files& files,
+                        const std::vector<used_file>& used) {
     json::value list = json::array{};
-    for (const auto& [file, share] : used)
-        list.push_back(json::make_object({{"site", file->input.site.name},
-                                          {"id", file->input.id.text},
-                                          {"sha256", file->input.sha256},
-                                          {"tokens", wire::count(file->input.weight_tokens)},
-                                          {"steps", wire::count(file->input.steps)},
-                                          {"share", share}}));
+    std::uint64_t tokens = order.tokens_total;
+    for (const used_file& u : used) {
+        const auto& input = u.file->input;
+        tokens += input.weight_tokens;
+        list.push_back(json::make_object({{"site", input.site.name},
+                                          {"id", input.id.text},
+                                          {"sha256", input.sha256},
+                                          {"tokens", wire::count(input.weight_tokens)},
+                                          {"steps", wire::count(input.steps)},
+                                          {"share", u.share},
+                                          {"drift", u.drift ? json::value(*u.drift) : json::value(nullptr)}}));
+    }
     const json::value meta = json::make_object({{"run_id", order.run_id},
                                                 {"generation", wire::count(order.next.count)},
                                                 {"parent", wire::count(order.next.count - 1)},
+                                                {"layout_digest", to_hex(report.layout.digest())},
+                                                {"global_step", wire::count(order.global_step + report.step_advance)},
+                                                {"tokens_total", wire::count(tokens)},
                                                 {"policy", policy_json(order.policy)},
-                                                {"contributions", std::move(list)}});
+                                                {"eta_used", static_cast<double>(report.rule.eta)},
+                                                {"contributions", std::move(list)},
+                                                {"files", files_json(files)}});
     return write_text(file_in(order.staging, storage::meta_file), json::dump(meta));
 }
 
@@ -225,15 +278,19 @@ result<initial_outcome> host_model_work::initialise(const std::string& source, c
     const auto layout = layout_of(*file);
     if (!layout) return layout.error();
     initial_outcome out;
-    ledger::blob_facts facts;
-    facts.layout_digest = layout->digest();
-    const auto text = json::parse(scan_text(facts));
-    out.layout_digest = *text->at("layout_digest").as_string();
+    out.layout_digest = to_hex(layout->digest());
     const auto largest = write_model(*file, *layout, staging, {{"darl.run_id", run_id}, {"darl.generation", "0"}});
     if (!largest) return largest.error();
     out.max_abs_weight = *largest;
-    const json::value meta =
-        json::make_object({{"run_id", run_id}, {"generation", 0}, {"layout_digest", out.layout_digest}});
+    const auto files = digest_model(staging);
+    if (!files) return files.error();
+    out.files = *files;
+    const json::value meta = json::make_object({{"run_id", run_id},
+                                                {"generation", 0},
+                                                {"layout_digest", out.layout_digest},
+                                                {"global_step", 0},
+                                                {"tokens_total", 0},
+                                                {"files", files_json(out.files)}});
     if (auto ok = write_text(file_in(staging, storage::meta_file), json::dump(meta)); !ok) return ok.error();
     return out;
 }
@@ -261,7 +318,6 @@ host::merge_request request_of(const merge_order& order) {
     r.velocity_out = file_in(order.staging, storage::velocity_file);
     r.wire_out = file_in(order.staging, storage::wire_file);
     r.metadata = {{"darl.run_id", order.run_id}, {"darl.generation", std::to_string(order.next.count)}};
-    r.digests = false;  // the seal digests the files
     return r;
 }
 
@@ -270,7 +326,6 @@ result<merge_outcome> host_model_work::outer(const merge_order& order) {
     if (!report) return report.error();
     merge_outcome out;
     out.merged = report->merged;
-    std::vector<std::pair<const merge_file*, double>> used;
     const auto delta_at = [&](const std::string& path) -> const merge_file& {
         return *std::find_if(order.deltas.begin(), order.deltas.end(),
                              [&](const merge_file& d) { return d.path == path; });
@@ -279,11 +334,19 @@ result<merge_outcome> host_model_work::outer(const merge_order& order) {
         const merge_file& d = delta_at(r.path);
         out.rejected.push_back({d.input.id, d.input.site, r.code});
     }
-    for (const auto& u : report->used) used.emplace_back(&delta_at(u.path), static_cast<double>(u.share));
     if (!out.merged) return out;
-    if (auto ok = write_meta(order, used); !ok) return ok.error();
+    std::vector<used_file> used;
+    for (std::size_t i = 0; i < report->used.size(); ++i)
+        used.push_back({&delta_at(report->used[i].path), static_cast<double>(report->used[i].share),
+                        report->drift ? std::optional(report->drift->per_site[i]) : std::nullopt});
+    out.files = {{to_hex(report->weights_parts_digest), report->weights_bytes},
+                 {to_hex(report->velocity_parts_digest), report->velocity_bytes},
+                 {to_hex(report->wire_sha256), report->wire_bytes},
+                 {}};
+    if (auto ok = write_meta(order, *report, out.files, used); !ok) return ok.error();
     out.max_abs_weight = static_cast<double>(report->weights_after.max_abs);
     out.figures.bytes = report->bytes_read + report->bytes_written;
+    out.figures.agreement = report->agreement.overall.value_or(0.0);
     if (report->drift) {
         out.figures.drift_mean = report->drift->mean;
         out.figures.drift_max = report->drift->max;

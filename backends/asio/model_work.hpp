@@ -32,12 +32,14 @@ struct merge_order {
     ledger::outer_policy policy;
     std::vector<double> norms;
     std::optional<double> clip;
-    std::uint64_t global_step = 0;
+    std::uint64_t global_step = 0;  ///< of the current generation, like the tokens
+    std::uint64_t tokens_total = 0;
 };
 
 /// What a merge found. Without `merged` no file was written.
 struct merge_outcome {
     bool merged = false;
+    round::model_files files;  ///< without meta
     std::vector<round::rejected_at_merge> rejected;
     round::merge_figures figures;
     double max_abs_weight = 0;
@@ -45,6 +47,7 @@ struct merge_outcome {
 
 struct initial_outcome {
     std::string layout_digest;  ///< 32 hex digits
+    round::model_files files;   ///< without meta
     double max_abs_weight = 0;
 };
 

@@ -44,7 +44,7 @@ result<merge_report> merge_files(const merge_request& request) {
     try {
         return merge(request);
     } catch (const std::bad_alloc&) {
-        return fail(errc::out_of_memory, "no memory left for the merge");
+        return fail(errc::out_of_memory, "out of memory");  // short: no memory is taken for it
     }
 }
 

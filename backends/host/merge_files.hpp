@@ -89,9 +89,12 @@ struct merge_report {
     std::optional<drift_figures> drift;
     agreement_figures agreement;
     std::vector<cosine_figure> cosines;
-    digest32 weights_parts_digest{};  ///< file_digest.hpp
+    digest32 weights_parts_digest{};  ///< file_digest.hpp; of the whole files, like their sizes
     digest32 velocity_parts_digest{};
     digest32 wire_sha256{};
+    std::uint64_t weights_bytes = 0;
+    std::uint64_t velocity_bytes = 0;
+    std::uint64_t wire_bytes = 0;
     std::uint64_t bytes_read = 0;
     std::uint64_t bytes_written = 0;
     std::uint64_t chunk_bytes = 0;  ///< of one f32 stream

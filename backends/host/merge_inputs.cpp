@@ -197,7 +197,7 @@ result<void> open_state(const merge_request& request, merge_inputs& inputs) {
 /// Guard numbers that the base file knows.
 result<void> complete_context(const merge_request& request, merge_inputs& inputs, guard_context& context) {
     context.layout_digest = inputs.base->layout.digest();
-    if (context.max_abs_weight != 0) return {};
+    if (context.max_abs_weight != 0 || !context.switches.growth) return {};
     const auto scan = scan_file(request.base_path, false);
     if (!scan) return scan.error();
     if (!scan->facts.scan.finite) return fail(errc::not_finite, request.base_path + ": the weights hold nan or inf");

@@ -4,11 +4,11 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
-#include <condition_variable>
 #include <mutex>
 #include <new>
 #include <optional>
 
+#include "backends/host/raw_file.hpp"
 #include "backends/host/run_threads.hpp"
 #include "darlcore/merge/ieee_mode.hpp"
 #include "darlcore/merge/scan_accumulator.hpp"
@@ -20,46 +20,6 @@ namespace {
 constexpr std::uint64_t chunk_bytes_min = std::uint64_t{256} << 10U;
 constexpr std::uint64_t chunk_bytes_unit = std::uint64_t{64} << 10U;
 
-/// The digest of one output. Chunks are computed in any order, but a digest takes them one after the other.
-class digest_lane {
-public:
-    digest_lane(bool in_parts, bool wanted) : in_parts_(in_parts), wanted_(wanted) {}
-
-    void begin(const std::string& header) {
-        if (wanted_) update(std::as_bytes(std::span(header)));
-    }
-    /// Waits for the chunk before; returns without doing anything after `stop`.
-    void take(std::size_t chunk, std::span<const std::byte> bytes) {
-        if (!wanted_) return;
-        std::unique_lock lock(mutex_);
-        turn_.wait(lock, [&] { return next_ == chunk || stopped_; });
-        if (stopped_) return;
-        lock.unlock();  // nobody else may enter before next_ moves on
-        update(bytes);
-        lock.lock();
-        ++next_;
-        turn_.notify_all();
-    }
-    void stop() {
-        const std::lock_guard lock(mutex_);
-        stopped_ = true;
-        turn_.notify_all();
-    }
-    digest32 finish() { return !wanted_ ? digest32{} : in_parts_ ? parts_.finish() : whole_.finish(); }
-
-private:
-    void update(std::span<const std::byte> bytes) { in_parts_ ? parts_.update(bytes) : whole_.update(bytes); }
-
-    bool in_parts_;
-    bool wanted_;
-    parts_digest parts_;
-    file_digest whole_;
-    std::mutex mutex_;
-    std::condition_variable turn_;
-    std::size_t next_ = 0;
-    bool stopped_ = false;
-};
-
 /// Which of a worker's output buffers a file is written from.
 enum output_kind : std::size_t { weights_output = 0, velocity_output = 1, wire_output = 2 };
 
@@ -67,7 +27,6 @@ struct output {
     output_kind kind;
     formats::safetensors_writer writer;
     dtype type;
-    std::unique_ptr<digest_lane> lane;
 };
 
 result<output> make_output(const merge_request& request, const model_layout& layout, output_kind kind,
@@ -75,9 +34,7 @@ result<output> make_output(const merge_request& request, const model_layout& lay
     const dtype type = kind == wire_output ? request.wire_type : dtype::f32;
     auto writer = formats::safetensors_writer::create(path, layout.specs_as(type), request.metadata);
     if (!writer) return writer.error();
-    auto lane = std::make_unique<digest_lane>(kind != wire_output, request.digests);
-    lane->begin(writer->header_text());
-    return output{kind, *std::move(writer), type, std::move(lane)};
+    return output{kind, *std::move(writer), type};
 }
 
 /// Where one input's elements of a chunk lie in its buffer.
@@ -155,15 +112,15 @@ public:
         return open_outputs();
     }
 
-    result<void> run() {
+    result<void> run(int threads) {
         const int workers = std::max(1, std::min(memory_.workers, static_cast<int>(chunks_.size())));
         run_on_threads(workers, [this] { work(); });
         if (failure_) return *failure_;
-        return finish();
+        return finish(threads);
     }
 
 private:
-    /// One worker's buffers: w, v, each delta, w', v', wire.
+    /// One worker's buffers: w, v, each delta; w' over w, v' over v, wire.
     struct buffers {
         cpu_backend::buffer memory;
         std::vector<std::byte*> in;
@@ -186,12 +143,12 @@ private:
     result<buffers> make_buffers() const {
         const std::size_t inputs = 2 + inputs_.deltas.size();
         const std::size_t bytes = memory_.chunk_elements * sizeof(float);
-        auto memory = cpu_backend().allocate(bytes * (inputs + 3));
+        auto memory = cpu_backend().allocate(bytes * (inputs + 1));
         if (!memory) return memory.error();
         buffers b{*std::move(memory), {}, {}};
         auto* at = static_cast<std::byte*>(b.memory.data());
         for (std::size_t i = 0; i < inputs; ++i, at += bytes) b.in.push_back(at);
-        for (std::size_t i = 0; i < 3; ++i, at += bytes) b.out.push_back(at);
+        b.out = {b.in[0], b.in[1], at};
         return b;
     }
 
@@ -201,7 +158,6 @@ private:
             if (!failure_) failure_ = failure;
         }
         stopped_ = true;
-        for (output& out : outputs_) out.lane->stop();
     }
 
     /// An exception must not leave a thread.
@@ -235,7 +191,7 @@ private:
             bytes_read_ += *bytes;
         }
         compute(place, blocks, streams, memory);
-        return put_out(chunk, place, memory);
+        return put_out(chunk, memory);
     }
 
     void compute(const chunk_place& place, std::span<const block_place> blocks, std::span<const loaded_stream> streams,
@@ -291,40 +247,60 @@ private:
         }
     }
 
-    result<void> put_out(std::size_t chunk, const chunk_place& place, const buffers& memory) {
-        const auto bytes_of = [&](std::size_t i) {
-            return std::span<const std::byte>(memory.out[outputs_[i].kind], place.elements * size_of(outputs_[i].type));
-        };
+    result<void> put_out(std::size_t chunk, const buffers& memory) {
+        const chunk_place& place = chunks_[chunk];
         for (std::size_t i = 0; i < outputs_.size(); ++i) {
-            const std::uint64_t at = place.first_element * size_of(outputs_[i].type);
-            if (auto ok = outputs_[i].writer.write_at(at, bytes_of(i)); !ok) return ok;
-        }
-        // Workers take the outputs in different order, so that they do not queue for the same digest.
-        for (std::size_t i = 0; i < outputs_.size(); ++i) {
-            const std::size_t lane = (chunk + i) % outputs_.size();
-            outputs_[lane].lane->take(chunk, bytes_of(lane));
+            // A file takes one writer at a time: workers begin with different ones.
+            output& out = outputs_[(chunk + i) % outputs_.size()];
+            const std::uint64_t size = size_of(out.type);
+            const auto bytes = std::span<const std::byte>(memory.out[out.kind], place.elements * size);
+            if (auto ok = out.writer.write_at(place.first_element * size, bytes); !ok) return ok;
         }
         return {};
     }
 
-    result<void> finish() {
+    result<void> finish(int threads) {
         fill_sums();
         if (!report_.weights_after.finite)
             return fail(errc::not_finite,
                         "the merged weights hold nan or inf; the merge is abandoned, the old weights stay");
         set_figures(report_);
+        report_.bytes_read += bytes_read_;
+        report_.chunk_bytes = memory_.chunk_elements * sizeof(float);
+        if (request_.digests)
+            if (auto ok = take_digests(threads); !ok) return ok;
         if (auto ok = finish_files(); !ok) {
             for (output& out : outputs_) std::remove(out.writer.path().c_str());
             return ok;
         }
-        for (output& out : outputs_) {
-            digest32& digest = out.kind == weights_output    ? report_.weights_parts_digest
-                               : out.kind == velocity_output ? report_.velocity_parts_digest
-                                                             : report_.wire_sha256;
-            digest = out.lane->finish();
+        return {};
+    }
+
+    /// From the pages that were just written, while they are in memory and before anybody waits for the disk.
+    result<void> take_digests(int threads) {
+        std::vector<raw_file> files;
+        std::vector<digest_job> jobs;
+        files.reserve(outputs_.size());
+        for (const output& out : outputs_) {
+            auto file = raw_file::open(out.writer.path());
+            if (!file) return file.error();
+            files.push_back(*std::move(file));
+            const auto read = [&of = files.back()](std::uint64_t at, std::span<std::byte> into) {
+                return of.read(at, into);
+            };
+            jobs.push_back({files.back().size_bytes(), read, out.kind != wire_output});
         }
-        report_.bytes_read += bytes_read_;
-        report_.chunk_bytes = memory_.chunk_elements * sizeof(float);
+        const auto digests = digest_files(jobs, threads);
+        if (!digests) return digests.error();
+        for (std::size_t i = 0; i < outputs_.size(); ++i) {
+            const output_kind kind = outputs_[i].kind;
+            (kind == weights_output    ? report_.weights_parts_digest
+             : kind == velocity_output ? report_.velocity_parts_digest
+                                       : report_.wire_sha256) = (*digests)[i];
+            (kind == weights_output    ? report_.weights_bytes
+             : kind == velocity_output ? report_.velocity_bytes
+                                       : report_.wire_bytes) = jobs[i].bytes;
+        }
         return {};
     }
 
@@ -423,7 +399,7 @@ result<merge_memory> plan_memory(std::uint64_t budget_bytes, std::size_t deltas,
 result<void> stream_merge(const merge_request& request, const merge_inputs& inputs, int threads, merge_report& report) {
     merge_run run(request, inputs, report);
     if (auto ok = run.open(threads); !ok) return ok;
-    return run.run();
+    return run.run(threads);
 }
 
 }  // namespace darlcore::host

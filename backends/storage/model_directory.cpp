@@ -6,7 +6,8 @@
 #include <utility>
 
 #include "adapters/formats/json.hpp"
-#include "backends/storage/sha256.hpp"
+#include "backends/host/file_digest.hpp"
+#include "darlcore/hex.hpp"
 
 namespace darlcore::storage {
 namespace {
@@ -14,15 +15,19 @@ namespace {
 constexpr std::string_view prefix = "gen-";
 constexpr std::size_t digits = 12;
 constexpr std::uint64_t meta_bytes_max = std::uint64_t{16} << 20U;
+constexpr const char* way_out =
+    "; rebuild the generation from the kept contributions of its merge, or roll back with `darl journal salvage "
+    "--generation`";
 
 struct named_file {
     const char* name;
     round::blob_ref round::model_files::*ref;
+    bool in_parts;  ///< of its digest
 };
-constexpr std::array<named_file, 4> files_of_a_generation{{{global_file, &round::model_files::global},
-                                                           {velocity_file, &round::model_files::velocity},
-                                                           {wire_file, &round::model_files::wire},
-                                                           {meta_file, &round::model_files::meta}}};
+constexpr std::array<named_file, 4> files_of_a_generation{{{global_file, &round::model_files::global, true},
+                                                           {velocity_file, &round::model_files::velocity, true},
+                                                           {wire_file, &round::model_files::wire, false},
+                                                           {meta_file, &round::model_files::meta, false}}};
 
 }  // namespace
 
@@ -44,8 +49,8 @@ std::optional<std::uint64_t> parse_generation_name(std::string_view name) {
 }
 
 result<model_directory> model_directory::open(file_system& fs, const std::string& state_path,
-                                              const model_mutants& mutants) {
-    model_directory model(fs, join(state_path, "model"), mutants);
+                                              const model_mutants& mutants, int threads) {
+    model_directory model(fs, join(state_path, "model"), mutants, threads);
     if (const auto made = ensure_directory(fs, model.root_); !made) return made.error();
     if (const auto made = ensure_directory(fs, join(model.root_, "staging")); !made) return made.error();
     return model;
@@ -71,29 +76,64 @@ result<std::string> model_directory::begin(std::uint64_t generation) {
     return path;
 }
 
-result<round::blob_ref> model_directory::sync_and_digest(const std::string& path) {
+/// Gives the size.
+result<round::blob_ref> model_directory::sync(const std::string& path) {
     auto opened = fs_->open(path, open_mode::read_write);
     if (!opened) return opened.error();
     if (!mutants_.skip_file_fsync)
         if (const auto synced = (*opened)->fsync(); !synced) return synced.error();
     const auto size = (*opened)->size_bytes();
     if (!size) return size.error();
-    auto digest = sha256_of_file(*fs_, path);
-    if (!digest) return digest.error();
-    return round::blob_ref{std::move(*digest), *size};
+    return round::blob_ref{{}, *size};
 }
 
-result<round::model_files> model_directory::seal(std::uint64_t generation) {
+/// Fills in the digests of these files; their sizes are there.
+result<void> model_directory::digest(const std::string& folder, round::model_files& files,
+                                     const std::vector<std::string_view>& names) {
+    std::vector<std::unique_ptr<file>> opened;
+    std::vector<host::digest_job> jobs;
+    std::vector<round::blob_ref*> wanted;
+    for (const auto& [name, ref, in_parts] : files_of_a_generation) {
+        if (std::find(names.begin(), names.end(), name) == names.end()) continue;
+        auto& of = files.*ref;
+        const std::string path = join(folder, name);
+        auto made = fs_->open(path, open_mode::read);
+        if (!made) return made.error();
+        opened.push_back(*std::move(made));
+        const auto read = [from = opened.back().get(), path](std::uint64_t at, std::span<std::byte> out) {
+            const auto into = std::span(reinterpret_cast<char*>(out.data()), out.size());
+            const auto got = pread_all(*from, into, at);
+            if (!got) return result<void>(got.error());
+            if (*got == out.size()) return result<void>();
+            return result<void>(fail(errc::short_read, path + ": ends at byte " + std::to_string(at + *got)));
+        };
+        jobs.push_back({of.bytes, read, in_parts});
+        wanted.push_back(&of);
+    }
+    const auto digests = host::digest_files(jobs, threads_);
+    if (!digests) return digests.error();
+    for (std::size_t i = 0; i < wanted.size(); ++i) wanted[i]->sha256 = darlcore::to_hex((*digests)[i]);
+    return {};
+}
+
+result<round::model_files> model_directory::seal(std::uint64_t generation, const round::model_files& known) {
     const std::string staged = staging_path(generation);
     round::model_files files;
-    for (const auto& [name, ref] : files_of_a_generation) {
-        auto digest = sync_and_digest(join(staged, name));
-        if (digest) {
-            files.*ref = std::move(*digest);
-        } else if (name != velocity_file || digest.error().code != errc::not_found) {
-            return digest.error();  // only generation 0 has no velocity, and its meta says so
-        }
+    std::vector<std::string_view> unknown;
+    for (const auto& [name, ref, in_parts] : files_of_a_generation) {
+        const std::string path = join(staged, name);
+        auto found = sync(path);
+        // only generation 0 has no velocity, and its meta says so
+        if (!found && name == velocity_file && found.error().code == errc::not_found) continue;
+        if (!found) return found.error();
+        const auto& told = known.*ref;
+        if (!told.sha256.empty() && told.bytes != found->bytes)
+            return fail(errc::corrupt, path + ": has " + std::to_string(found->bytes) + " bytes, " +
+                                           std::to_string(told.bytes) + " were written");
+        files.*ref = {told.sha256, found->bytes};
+        if (told.sha256.empty()) unknown.emplace_back(name);
     }
+    if (const auto ok = digest(staged, files, unknown); !ok) return ok.error();
     if (const auto synced = sync_dir(staged); !synced) return synced.error();
     if (const auto removed = retire(generation); !removed) return removed.error();
     if (const auto renamed = fs_->rename(staged, path_of(generation)); !renamed) return renamed.error();
@@ -141,26 +181,18 @@ result<std::vector<std::uint64_t>> model_directory::list() {
     return found;
 }
 
-result<void> model_directory::check_file(const std::string& path, const round::blob_ref& expected, bool check_digest) {
-    constexpr const char* fix =
-        "; rebuild the generation from the kept contributions of its merge, or roll back with `darl journal salvage "
-        "--generation`";
+result<void> model_directory::check_size(const std::string& path, const round::blob_ref& expected) {
     auto opened = fs_->open(path, open_mode::read);
     if (!opened) {
         if (opened.error().code != errc::not_found) return opened.error();
-        return fail(errc::refused, path + " is missing although the journal refers to it" + fix);
+        return fail(errc::refused, path + " is missing although the journal refers to it" + way_out);
     }
     const auto size = (*opened)->size_bytes();
     if (!size) return size.error();
     if (*size != expected.bytes)
         return fail(errc::corrupt, path + " offset " + std::to_string(std::min(*size, expected.bytes)) + ": has " +
                                        std::to_string(*size) + " bytes, the journal says " +
-                                       std::to_string(expected.bytes) + fix);
-    if (!check_digest || mutants_.skip_digests) return {};
-    const auto digest = sha256_of_file(*fs_, path);
-    if (!digest) return digest.error();
-    if (*digest != expected.sha256)
-        return fail(errc::corrupt, path + " offset 0: its digest is not the one in the journal" + fix);
+                                       std::to_string(expected.bytes) + way_out);
     return {};
 }
 
@@ -180,10 +212,21 @@ result<void> model_directory::check_run_id(const model_in_journal& journal) {
 
 result<void> model_directory::check_files(const model_in_journal& journal, bool check_digests) {
     const std::string folder = path_of(*journal.generation);
-    for (const auto& [name, ref] : files_of_a_generation) {
+    round::model_files found;
+    std::vector<std::string_view> names;
+    for (const auto& [name, ref, in_parts] : files_of_a_generation) {
         const auto& expected = journal.files.*ref;
         if (expected.sha256.empty()) continue;  // generation 0 has no velocity
-        if (const auto good = check_file(join(folder, name), expected, check_digests); !good) return good;
+        if (const auto good = check_size(join(folder, name), expected); !good) return good;
+        found.*ref = {{}, expected.bytes};
+        names.emplace_back(name);
+    }
+    if (check_digests && !mutants_.skip_digests) {
+        if (const auto ok = digest(folder, found, names); !ok) return ok;
+        for (const auto& [name, ref, in_parts] : files_of_a_generation)
+            if ((found.*ref).sha256 != (journal.files.*ref).sha256)
+                return fail(errc::corrupt,
+                            join(folder, name) + " offset 0: its digest is not the one in the journal" + way_out);
     }
     return check_run_id(journal);
 }

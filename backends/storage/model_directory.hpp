@@ -50,20 +50,23 @@ struct model_recovery {
 
 /// The generations of the global model under `model/` of a state directory. A generation is a directory that never
 /// changes once it has its name; the record of the journal decides which one is current, CURRENT repeats it for
-/// readers. Order of a merge: `begin`, write the files, `seal`, append the record and commit it (this is the commit
+/// readers. Digests: global and velocity by their parts of 16 MiB (backends/host/file_digest.hpp), the others of their
+/// bytes. Order of a merge: `begin`, write the files, `seal`, append the record and commit it (this is the commit
 /// point), `point`, publish the wire blob. Thread-safety: none; begin and seal may run on a merge thread while nobody
 /// else uses the object. Source: docs/storage.md.
 class model_directory {
 public:
+    /// `threads` digest files; more than one only where files may be read from several threads at once.
     static result<model_directory> open(file_system& fs, const std::string& state_path,
-                                        const model_mutants& mutants = {});
+                                        const model_mutants& mutants = {}, int threads = 1);
 
     /// Empties and makes `model/staging/gen-...`; gives its path.
     result<std::string> begin(std::uint64_t generation);
     /// Syncs the files and the directory and gives it its name. Gives digest and size of each file (velocity: empty
-    /// when there is none). A directory of that name without a record in the journal is a leftover of a crash and
-    /// replaced. Errors: errc::not_found (a file is missing), errc::io_error, errc::no_space.
-    result<round::model_files> seal(std::uint64_t generation);
+    /// when there is none); those that `known` tells are taken from there. A directory of that name without a record
+    /// in the journal is a leftover of a crash and replaced. Errors: errc::not_found (a file is missing),
+    /// errc::corrupt (another size than the known one), errc::io_error, errc::no_space.
+    result<round::model_files> seal(std::uint64_t generation, const round::model_files& known = {});
     /// Rolls CURRENT forward.
     result<void> point(std::uint64_t generation);
     /// What CURRENT says; none when there is no such file. Errors: errc::corrupt.
@@ -82,18 +85,21 @@ public:
     result<std::vector<std::uint64_t>> list();
 
 private:
-    model_directory(file_system& fs, std::string root, const model_mutants& mutants)
-        : fs_(&fs), root_(std::move(root)), mutants_(mutants) {}
-    result<round::blob_ref> sync_and_digest(const std::string& path);
+    model_directory(file_system& fs, std::string root, const model_mutants& mutants, int threads)
+        : fs_(&fs), root_(std::move(root)), mutants_(mutants), threads_(threads) {}
+    result<round::blob_ref> sync(const std::string& path);
+    result<void> digest(const std::string& folder, round::model_files& files,
+                        const std::vector<std::string_view>& names);
     result<void> sync_dir(const std::string& path);
     result<void> check_files(const model_in_journal& journal, bool check_digests);
-    result<void> check_file(const std::string& path, const round::blob_ref& expected, bool check_digest);
+    result<void> check_size(const std::string& path, const round::blob_ref& expected);
     result<void> check_run_id(const model_in_journal& journal);
     result<void> retire(std::uint64_t generation);
 
     file_system* fs_;
     std::string root_;
     model_mutants mutants_;
+    int threads_;
 };
 
 }  // namespace darlcore::storage

@@ -20,6 +20,7 @@
 #include "backends/host/cpu_backend.hpp"
 #include "backends/host/file_digest.hpp"
 #include "backends/host/merge_files.hpp"
+#include "backends/host/raw_file.hpp"
 #include "backends/host/run_threads.hpp"
 
 namespace {
@@ -67,7 +68,7 @@ struct times {
 };
 
 /// Moves the bytes of a merge and computes nothing: what files, copies and SHA-256 cost by themselves.
-void move_bytes(const host::merge_request& request, bool digests) {
+void move_bytes(const host::merge_request& request, bool digests, std::uint64_t chunk) {
     std::vector<formats::safetensors_reader> in;
     const auto open = [&](const std::string& path) { in.push_back(formats::safetensors_reader::open(path).value()); };
     open(request.base_path);
@@ -82,26 +83,32 @@ void move_bytes(const host::merge_request& request, bool digests) {
     create(request.weights_out, dtype::f32);
     create(*request.velocity_out, dtype::f32);
     create(*request.wire_out, dtype::bf16);
-    constexpr std::uint64_t chunk = 65536;
+    const int threads = host::cpu_backend().threads();
     std::atomic<std::uint64_t> next{0};
-    host::run_on_threads(host::cpu_backend().threads(), [&] {
+    host::run_on_threads(threads, [&] {
         std::vector<std::byte> buffer(chunk * sizeof(float));
-        host::file_digest digest;
-        for (std::uint64_t at = chunk * next++; at < elements; at = chunk * next++) {
-            const std::uint64_t count = std::min(chunk, elements - at);
+        for (std::uint64_t turn = next++; chunk * turn < elements; turn = next++) {
+            const std::uint64_t at = chunk * turn, count = std::min(chunk, elements - at);
             for (std::size_t i = 0; i < in.size(); ++i) {
                 const std::uint64_t size = i < 2 ? 4 : 2;
                 in[i].read(at * size, std::span(buffer).first(count * size)).value();
             }
             for (std::size_t i = 0; i < out.size(); ++i) {
-                const std::uint64_t size = i < 2 ? 4 : 2;
-                const auto bytes = std::span(buffer).first(count * size);
-                out[i].write_at(at * size, bytes).value();
-                if (digests) digest.update(bytes);
+                const std::size_t o = (turn + i) % out.size();
+                const std::uint64_t size = o < 2 ? 4 : 2;
+                out[o].write_at(at * size, std::span(buffer).first(count * size)).value();
             }
         }
-        static_cast<void>(digest.finish());
     });
+    if (digests) {
+        std::vector<host::raw_file> files;
+        std::vector<host::digest_job> jobs;
+        for (const auto& file : out) files.push_back(host::raw_file::open(file.path()).value());
+        for (const auto& file : files)
+            jobs.push_back(
+                {file.size_bytes(), [&file](auto at, auto into) { return file.read(at, into); }, jobs.size() < 2});
+        static_cast<void>(host::digest_files(jobs, threads).value());
+    }
     for (auto& file : out) file.finish().value();
 }
 
@@ -133,7 +140,9 @@ void compare(host::merge_request request, double millions) {
         };
         for (int repeat = 0; repeat < 3; ++repeat) {
             keep_best(merge, measured(request, [&] { merge_once(request); }));
-            keep_best(bytes, measured(request, [&] { move_bytes(request, digests); }));
+            // in the pieces that suit it best
+            for (const std::uint64_t chunk : {16384U, 32768U, 65536U})
+                keep_best(bytes, measured(request, [&] { move_bytes(request, digests, chunk); }));
         }
         std::printf("| %zu | %s | %.0f | %.0f | %.2f | %.0f | %.0f | %.2f |\n", request.deltas.size(),
                     digests ? "yes" : "no", millions / merge.wall_s, millions / bytes.wall_s,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A disk that is really full: before and during an upload, and at a pledge. And small numbers of sites: whoever comes
-// with fresh weights never becomes the model.
+// A disk that is really full: before and during an upload, at a pledge and during a merge. And small numbers of sites:
+// whoever comes with fresh weights never becomes the model.
 #include <sys/mount.h>
 #include <sys/statvfs.h>
 
@@ -122,6 +122,26 @@ TEST_F(a_small_disk, full_at_a_pledge_refuses_it_or_keeps_it_and_goes_on_when_th
     }
     ASSERT_EQ(again.status, 200) << json::dump(again.body);
     await_generation(1);
+    EXPECT_EQ(server_->stop(), 0) << server_->log();
+}
+
+TEST_F(a_small_disk, full_during_a_merge_keeps_the_pledge_and_merges_when_there_is_room) {
+    const json::value leases = claims();
+    const client::upload_job delta = make_delta(2.0F);
+    ASSERT_EQ(patch(announce(delta), 0, read_file(delta.path)).status, 200);
+    fill_but(std::size_t{weights} * sizeof(float) * 3 / 2);  // for the weights, not for the momentum
+    const auto pledged = ask("/round/contribute", claim_of(delta, leases));
+    ASSERT_EQ(pledged.status, 200) << json::dump(pledged.body);
+    std::string waiting;
+    while (waiting.find("failed merge") == std::string::npos)
+        waiting = *get(*client_, "/round").body.at("waiting_for").as_string();
+    EXPECT_EQ(get(*client_, "/round").body.at("generation").as_u64(), 0U) << "the old model stays";
+    EXPECT_EQ(get(*client_, "/status").body.at("pledged").as_u64(), pledged.body.at("pledged_blocks").as_u64());
+    EXPECT_EQ(ask("/round/poll", body_of_site({{"have_generation", 0}, {"state", "idle"}, {"wait_s", 0}})).status, 200);
+    make_room();
+    await_generation(1);
+    EXPECT_EQ(*ask("/round/contribute", claim_of(delta, leases)).body.at("status").as_string(), "merged");
+    EXPECT_EQ(get(*client_, "/status").body.at("committed").as_u64(), pledged.body.at("pledged_blocks").as_u64());
     EXPECT_EQ(server_->stop(), 0) << server_->log();
 }
 

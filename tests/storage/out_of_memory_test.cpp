@@ -10,7 +10,9 @@
 #include <new>
 #include <string>
 
+#include "backends/storage/ledger_replay.hpp"
 #include "darlcore/ledger/record_codec.hpp"
+#include "tests/ledger/world.hpp"
 #include "toy_ledger.hpp"
 
 namespace {
@@ -59,13 +61,19 @@ struct knowledge {
     toy::state intended;
 };
 
-/// What is known is copied with the allocator at peace: the process that dies takes its own copy along.
-toy::state at_peace(const toy::state& s) {
+/// Runs something with the allocator at peace.
+template <class Body>
+auto in_peace(Body&& body) {
     const auto failing = calls_until_failure;
     calls_until_failure = -1;
-    toy::state copy = s;
+    auto made = body();
     calls_until_failure = failing;
-    return copy;
+    return made;
+}
+
+/// What is known is copied in peace: the process that dies takes its own copy along.
+toy::state at_peace(const toy::state& s) {
+    return in_peace([&] { return s; });
 }
 
 void serve(disk& on, knowledge& known) {
@@ -148,6 +156,90 @@ TEST(OutOfMemory, AtAnyAllocationOfTheRecordCodecNothingIsReadOrWrittenWrong) {
         ++failures;
     }
     EXPECT_GT(failures, 3U);
+}
+
+/// A round of the real ledger on its journal: sites come, take blocks, contribute, a merge ends it. Everything is
+/// committed step by step.
+class real_ledger {
+public:
+    explicit real_ledger(disk& on) : on_(on) {}
+
+    void run() {
+        // a ledger that cannot even be made ends its process by an assertion
+        auto w = in_peace([] { return ledger::testing::world(); });
+        auto options = toy::options(2048);
+        options.identity = identity_of(w.m);
+        ledger_replay replay;
+        auto store = ledger_store::open(on_, toy::run_path, {}, options, replay.target());
+        if (!store) return;
+        const auto commit = [&] {
+            for (std::size_t i = acked; i < w.journal.size(); ++i) {
+                const auto& [r, at] = w.journal[i];
+                store->append(ledger::type_number(r), at.ms, ledger::encode(r));
+            }
+            if (store->commit()) acked = w.journal.size();
+        };
+        for (const char* site : {"hpc-a", "hpc-b"}) w.enter(site);
+        w.init();
+        commit();
+        std::vector<std::vector<lease::lease_record>> leases;
+        for (const char* site : {"hpc-a", "hpc-b"}) {
+            (void)w.poll(site);
+            leases.push_back(w.acquire(site, 3));
+            w.heartbeat(site, leases.back());
+            commit();
+        }
+        if (!store->snapshot(w.m.snapshot())) return;
+        (void)w.contribute("hpc-a", leases[0]);
+        commit();
+        (void)w.contribute("hpc-b", leases[1]);
+        w.pass(1'000);
+        commit();
+        if (w.merging()) (void)w.finish_merge();
+        commit();
+        w.pass(1'000'000);
+        commit();
+        journal = std::move(w.journal);
+    }
+
+    std::size_t acked = 0;
+    std::vector<std::pair<ledger::record, ledger_time>> journal;
+
+private:
+    disk& on_;
+};
+
+TEST(OutOfMemory, AtAnyAllocationOfTheRealLedgerItsJournalHoldsWhatWasAcknowledgedAndAWholeState) {
+    disk first;
+    real_ledger whole(first);
+    calls_made = 0;
+    whole.run();
+    const std::uint64_t calls = calls_made;
+    ASSERT_EQ(whole.acked, whole.journal.size());
+    std::vector<digest16> digests;
+    ledger::machine follower(ledger::testing::world::small_run());
+    for (const auto& [r, at] : whole.journal) {
+        ASSERT_TRUE(follower.replay(r, at));
+        digests.push_back(follower.digest());
+    }
+    std::uint64_t failures = 0;
+    for (std::uint64_t n = 0; n < calls; ++n) {
+        disk on;
+        real_ledger dying(on);
+        failures += fails_at(n, [&] { dying.run(); }) ? 1 : 0;
+        disk after(on.image());
+        ledger_replay replay;
+        auto options = toy::options(2048);
+        options.identity = identity_of(follower);
+        const auto opened = ledger_store::open(after, toy::run_path, {}, options, replay.target());
+        ASSERT_TRUE(opened) << "allocation " << n << ": " << to_text(opened.error());
+        const std::uint64_t found = opened->is_new() ? 0 : opened->recovered().position.sequence;
+        ASSERT_GE(found, dying.acked) << "allocation " << n << ": an acknowledged record is lost";
+        if (found == 0) continue;
+        ASSERT_EQ(replay.machine()->digest(), digests.at(found - 1)) << "allocation " << n;
+    }
+    std::printf("%llu allocations of a round failed one by one\n", static_cast<unsigned long long>(failures));
+    EXPECT_GT(failures, 500U);
 }
 
 }  // namespace
