@@ -225,7 +225,7 @@ private:
         in.space.block_size = static_cast<std::uint64_t>(config_.block_size);
         in.space.seed = config_.seed;
         for (const auto& site : sites_)
-            if (auto lines = record_lines(path(site.name + "/record.jsonl")); !lines.empty())
+            if (auto lines = lines_of(path(site.name + "/record.jsonl")); !lines.empty())
                 in.records[site.name] = std::move(lines);
         const auto status = server_.get("/status");
         if (!status)
@@ -373,7 +373,7 @@ private:
         loss_curves curves{{site, {}}, {site, {}}};
         double before = 0;
         double last = 0;
-        for (const auto& line : record_lines(path(site + "/metrics.jsonl"))) {
+        for (const auto& line : lines_of(path(site + "/metrics.jsonl"))) {
             const auto m = json::parse(line);
             const auto* kind = m ? m->find("kind") : nullptr;
             if (kind == nullptr || kind->as_string() == nullptr || *kind->as_string() != "step") continue;
@@ -396,7 +396,7 @@ private:
         for (const auto& site : sites_) {
             std::map<std::string, double> sums;
             std::uint64_t phases = 0;
-            for (const auto& line : record_lines(path(site.name + "/metrics.jsonl"))) {
+            for (const auto& line : lines_of(path(site.name + "/metrics.jsonl"))) {
                 const auto m = json::parse(line);
                 const auto* kind = m ? m->find("kind") : nullptr;
                 if (kind == nullptr || kind->as_string() == nullptr || *kind->as_string() != "phase") continue;

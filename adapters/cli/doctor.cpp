@@ -18,13 +18,10 @@ using namespace darlcore;
 
 struct doctor_options {
     std::string config;
-    std::string server;
-    std::string token_file;
-    std::string proxy;
+    server_access server;
     std::string listen;
     std::uint64_t ranks = 1;
     bool deep = false;
-    bool insecure = false;
 };
 
 std::string variable(const char* name) {
@@ -45,12 +42,14 @@ result<health_report> examine(const doctor_options& o, const run_config& c) {
     }
     add(out, check_environment(c, &variable));
     if (!o.listen.empty()) out.push_back(check_listen(o.listen));
-    if (o.server.empty()) return out;
-    const auto secrets = check_token_file(o.token_file, &variable);
+    if (o.server.url.empty()) return out;
+    const auto secrets = check_token_file(o.server.token_file, &variable);
     add(out, secrets);
     if (std::any_of(secrets.begin(), secrets.end(), [](const auto& s) { return s.outcome == verdict::fail; }))
         return out;
-    const auto server = server_options(o.server, o.token_file, o.proxy.empty() ? c.proxy : o.proxy, o.insecure);
+    auto access = o.server;
+    if (access.proxy.empty()) access.proxy = c.proxy;
+    const auto server = server_options(access);
     if (!server) return server.error();
     add(out, check_server(*server));
     return out;
@@ -100,13 +99,11 @@ void add_doctor(CLI::App& app, session& s) {
     auto o = std::make_shared<doctor_options>();
     auto* command = app.add_subcommand("doctor", "will this run start here? machine, disk, corpus, network, secrets");
     command->add_option("--config", o->config, "run file: its model, corpus and run folder are looked at");
-    command->add_option("--server", o->server, "URL of darl serve: is it reached from here?");
-    command->add_option("--token-file", o->token_file, "file (mode 0600) with this site's token; else DARL_TOKEN");
-    command->add_option("--proxy", o->proxy, "none, env or a URL; wins over network.proxy");
+    command->add_option("--server", o->server.url, "URL of darl serve: is it reached from here?");
     command->add_option("--listen", o->listen, "ADDRESS:PORT that darl serve is to take: is it free?");
     command->add_option("--ranks", o->ranks, "ranks of this site")->check(CLI::Range(1, 1'000'000));
     command->add_flag("--deep", o->deep, "read every byte of the corpus");
-    command->add_flag("--insecure", o->insecure, "allow a token over plain HTTP to another machine");
+    add_server_access(command, o->server);
     take_settings(command, s);
     command->footer(
         "Example: darl doctor --config run.toml --server https://ledger.example.org:8760 --token-file site.token");

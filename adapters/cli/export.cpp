@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include "adapters/cli/cli_support.hpp"
+#include "adapters/cli/token_input.hpp"
 #include "adapters/formats/json.hpp"
 #include "adapters/formats/posix_file.hpp"
 #include "backends/torch/weights_io.hpp"
@@ -20,8 +21,7 @@ using namespace darlcore;
 
 struct export_options {
     std::string flavour, state_folder, config, tokenizer, out;
-    std::string server, token_file, proxy = "none";
-    bool insecure = false;
+    server_access server;
     std::int64_t seed = 0, vocab_size = 0, generation = -1;
 };
 
@@ -62,13 +62,12 @@ result<std::pair<std::int64_t, std::string>> generation_file(const export_option
 
 result<void> find_weights(const export_options& o, weights_source& source) {
 #ifdef DARL_WITH_CURL
-    if (!o.server.empty()) {
+    if (!o.server.url.empty()) {
         std::error_code ec;
         const auto out = std::filesystem::absolute(o.out, ec).lexically_normal();
         source.path = formats::staging_name((out.has_filename() ? out : out.parent_path()).string()) + ".safetensors";
         source.fetched = true;
-        const auto generation =
-            fetch_generation({o.server, o.token_file, o.proxy, o.insecure, o.generation, source.path});
+        const auto generation = fetch_generation({o.server, o.generation, source.path});
         if (!generation) return generation.error();
         source.generation = *generation;
         return {};
@@ -119,7 +118,7 @@ void run_export(const export_options& o, session& s) {
     }
     if (const auto ok = check_paths(o); !ok) return report(s, ok.error());
     weights_source source;
-    const bool initial = o.state_folder.empty() && o.server.empty();
+    const bool initial = o.state_folder.empty() && o.server.url.empty();
     if (!initial)
         if (const auto ok = find_weights(o, source); !ok) return report(s, ok.error());
     const auto written =
@@ -155,16 +154,11 @@ void add_export(CLI::App& app, session& s) {
     command->add_option("--generation", o->generation, "which one (default: the current)");
 #ifdef DARL_WITH_CURL
     auto* server = command
-                       ->add_option("--server", o->server,
+                       ->add_option("--server", o->server.url,
                                     "the current generation of this darl serve (URL), as sites get it: bf16")
                        ->excludes(seed)
                        ->excludes(state);
-    command
-        ->add_option("--token-file", o->token_file,
-                     "file (mode 0600) with a token of scopes read and blob; else DARL_TOKEN")
-        ->needs(server);
-    command->add_option("--proxy", o->proxy, "none, env or a URL")->needs(server);
-    command->add_flag("--insecure", o->insecure, "allow a token over plain HTTP to another machine")->needs(server);
+    add_server_access(command, o->server, server);
 #else
     (void)state;
 #endif
@@ -175,7 +169,7 @@ void add_export(CLI::App& app, session& s) {
         "Example: darl export --flavour debug-1m --seed 1 --out model\n"
         "         darl export --server http://127.0.0.1:8760 --out model");
     command->callback([o, &s, flavour, config] {
-        if (flavour->empty() && config->empty() && o->state_folder.empty() && o->server.empty()) {
+        if (flavour->empty() && config->empty() && o->state_folder.empty() && o->server.url.empty()) {
             return report(
                 s, fail(errc::invalid_argument, "export: give the model's geometry with --flavour or --config-json"));
         }

@@ -8,7 +8,6 @@
 
 #include <fmt/format.h>
 
-#include "adapters/cli/token_input.hpp"
 #include "backends/curl/blob_transfer.hpp"
 
 namespace darl {
@@ -38,25 +37,26 @@ result<wire_weights> current_weights(client::http_client& http, const generation
     if (!told->ok()) return told->as_error();
     const json::value* wire = told->body.find("wire");
     if (wire == nullptr)
-        return fail(errc::not_found, r.server + ": the run has no weights yet; the first site makes them");
+        return fail(errc::not_found, r.server.url + ": the run has no weights yet; the first site makes them");
     const auto* generation = wire->find("generation");
     const auto* sha256 = wire->find("sha256");
     const auto* bytes = wire->find("bytes");
     if (generation == nullptr || !generation->as_i64() || sha256 == nullptr || sha256->as_string() == nullptr ||
         bytes == nullptr || !bytes->as_u64())
-        return fail(errc::parse_error, r.server + ": its status does not describe the weights; is it a darl serve?");
+        return fail(errc::parse_error,
+                    r.server.url + ": its status does not describe the weights; is it a darl serve?");
     if (r.generation >= 0 && r.generation != *generation->as_i64())
         return fail(errc::not_found,
                     fmt::format("{}: has generation {} now, not {}; leave --generation out, or read an "
                                 "older one with --state-dir where the server runs",
-                                r.server, *generation->as_i64(), r.generation));
+                                r.server.url, *generation->as_i64(), r.generation));
     return wire_weights{*generation->as_i64(), *sha256->as_string(), *bytes->as_u64()};
 }
 
 }  // namespace
 
 result<std::int64_t> fetch_generation(const generation_request& request) {
-    auto options = server_options(request.server, request.token_file, request.proxy, request.insecure);
+    auto options = server_options(request.server);
     if (!options) return options.error();
     auto http = client::http_client::make(*std::move(options));
     if (!http) return http.error();

@@ -4,15 +4,13 @@
 #include <cstdint>
 #include <string>
 
+#include "adapters/cli/token_input.hpp"
 #include "darlcore/error.hpp"
 
 namespace darl {
 
 struct generation_request {
-    std::string server;
-    std::string token_file;
-    std::string proxy;
-    bool insecure = false;
+    server_access server;
     std::int64_t generation = -1;  ///< the one that is expected; -1: whatever is current
     std::string path;              ///< file to make
 };

@@ -37,12 +37,17 @@ result<void> local_server::launch(const std::vector<std::string>& arguments) {
     auto child = child_process::start(o);
     if (!child) return child.error();
     process_.emplace(*std::move(child));
-    const auto failed = fail(errc::io_error, fmt::format("the server did not start; see {}", log_file_));
+    const auto failed = [&] {
+        (void)process_->wait(5s);  // its last words
+        const auto log = lines_of(log_file_);
+        return fail(errc::io_error,
+                    fmt::format("the server did not start: {} (see {})", log.empty() ? "" : log.back(), log_file_));
+    };
     const auto line = process_->read_line(30s);
-    if (!line) return failed;
+    if (!line) return failed();
     const auto first = json::parse(*line);
     const auto* url = first ? first->find("url") : nullptr;
-    if (url == nullptr || url->as_string() == nullptr) return failed;
+    if (url == nullptr || url->as_string() == nullptr) return failed();
     url_ = *url->as_string();
     const std::size_t colon = url_.rfind(':');
     std::from_chars(url_.data() + colon + 1, url_.data() + url_.size(), port_);
@@ -117,7 +122,7 @@ result<std::string> current_generation(const std::string& state_dir) {
     return state_dir + "/model/" + name;
 }
 
-std::vector<std::string> record_lines(const std::string& path) {
+std::vector<std::string> lines_of(const std::string& path) {
     std::ifstream file(path);
     std::vector<std::string> lines;
     for (std::string line; std::getline(file, line);) lines.push_back(line);

@@ -55,7 +55,7 @@ darlcore::result<std::vector<merged_contribution>> merged_in(const std::string& 
 /// Errors: errc::not_found.
 darlcore::result<std::string> current_generation(const std::string& state_dir);
 
-/// The lines of a site's record.
-std::vector<std::string> record_lines(const std::string& path);
+/// The lines of a text file.
+std::vector<std::string> lines_of(const std::string& path);
 
 }  // namespace darl

@@ -43,7 +43,7 @@ struct plan_arguments {
     long long target_tokens = -1;
     bool search = false;
     bool sensitivity = false;
-    plan_server server;
+    server_access server;
     std::string wait = "choose";
     bool publish = false;
     std::size_t draws = 0;
@@ -421,9 +421,7 @@ template <class Command>
 void attach(CLI::App* command, session& s, const std::shared_ptr<plan_arguments>& a, Command run) {
     command->add_option("--input", a->input, "JSON or TOML file, - for stdin");
     command->add_option("--server", a->server.url, "URL of darl serve: waits from its newest probes");
-    command->add_option("--token-file", a->server.token_file, "0600 file with a token of scope read (else DARL_TOKEN)");
-    command->add_option("--proxy", a->server.proxy, "none (default), env or a URL");
-    command->add_flag("--insecure", a->server.insecure, "allow a token over plain HTTP to another machine");
+    add_server_access(command, a->server);
     command->add_option("--now", a->now_s,
                         "epoch seconds to write as now_s (default: none, so that the same input gives the same bytes)");
     command->add_option("--html", a->html, "also write a page (inline SVG, no scripts)");

@@ -6,7 +6,6 @@
 
 #include <fmt/format.h>
 
-#include "adapters/cli/token_input.hpp"
 #include "backends/curl/json_call.hpp"
 #include "backends/slurm/job_history.hpp"
 #include "darlcore/units.hpp"
@@ -23,8 +22,8 @@ namespace {
 constexpr std::size_t history_bytes_max = std::size_t{1} << 30U;
 constexpr std::size_t answer_bytes_max = std::size_t{64} << 20U;
 
-result<client::answer> perform(const plan_server& server, const client::call& call) {
-    auto options = server_options(server.url, server.token_file, server.proxy, server.insecure);
+result<client::answer> perform(const server_access& server, const client::call& call) {
+    auto options = server_options(server);
     if (!options) return options.error();
     auto made = client::http_client::make(std::move(*options));
     if (!made) return made.error();
@@ -47,7 +46,7 @@ result<client::answer> perform(const plan_server& server, const client::call& ca
 
 }  // namespace
 
-result<darlcore::json::value> ask_server(const plan_server& server, const std::string& path) {
+result<darlcore::json::value> ask_server(const server_access& server, const std::string& path) {
     client::call call;
     call.path = path;
     std::string text;
@@ -60,7 +59,7 @@ result<darlcore::json::value> ask_server(const plan_server& server, const std::s
     return darlcore::json::parse(text.empty() ? got->body : text, {answer_bytes_max, 34});
 }
 
-result<void> publish_plan(const plan_server& server, const darlcore::json::value& document) {
+result<void> publish_plan(const server_access& server, const darlcore::json::value& document) {
     const std::string text = darlcore::json::dump(document);
     client::call call;
     call.method = "PUT";

@@ -5,22 +5,15 @@
 #include <vector>
 
 #include "adapters/cli/plan/chance.hpp"
+#include "adapters/cli/token_input.hpp"
 
 namespace darl {
 
-/// The server whose probes a plan is made from, and how it is reached.
-struct plan_server {
-    std::string url;
-    std::string token_file;
-    std::string proxy;
-    bool insecure = false;
-};
-
 /// GET path of the server. Errors: transport; the server's own refusal with its sentence; errc::not_found.
-darlcore::result<darlcore::json::value> ask_server(const plan_server& server, const std::string& path);
+darlcore::result<darlcore::json::value> ask_server(const server_access& server, const std::string& path);
 
 /// PUT /plan: the document becomes the plan page of the server. Errors: as ask_server.
-darlcore::result<void> publish_plan(const plan_server& server, const darlcore::json::value& document);
+darlcore::result<void> publish_plan(const server_access& server, const darlcore::json::value& document);
 
 /// Reads `SITE=FILE` histories (SWF or sacct). Errors: errc::not_found, errc::parse_error, errc::bad_request naming the
 /// file and the fix.

@@ -34,10 +34,7 @@ struct probe_arguments {
     std::string site;
     std::string shapes;
     std::string spool;
-    std::string server;
-    std::string token_file;
-    std::string proxy = "none";
-    bool insecure = false;
+    server_access server;
     double every_s = 900;
     unsigned cycles = 0;
     std::string shape;
@@ -99,8 +96,8 @@ result<collector> open_collector(const probe_arguments& a) {
     auto spool = slurm::spool::open(a.spool.empty() ? default_spool(config->site) : a.spool, config->site);
     if (!spool) return spool.error();
     collector c{std::move(*config), std::move(*spool), std::nullopt, 0, 0};
-    if (a.server.empty()) return c;
-    auto o = server_options(a.server, a.token_file, a.proxy, a.insecure);
+    if (a.server.url.empty()) return c;
+    auto o = server_options(a.server);
     if (!o) return o.error();
     auto client = darlcore::client::http_client::make(std::move(*o));
     if (!client) return client.error();
@@ -263,10 +260,8 @@ void attach(CLI::App* command, session& s, const std::shared_ptr<probe_arguments
         ->required();
     command->add_option("--spool", a->spool,
                         "folder of records on their way (default: ~/.local/state/darl/probes-SITE)");
-    command->add_option("--server", a->server, "URL of the server; without it records stay in the spool");
-    command->add_option("--token-file", a->token_file, "0600 file with the token (else DARL_TOKEN)");
-    command->add_option("--proxy", a->proxy, "none (default), env or a URL");
-    command->add_flag("--insecure", a->insecure, "allow a token over plain HTTP to another machine");
+    command->add_option("--server", a->server.url, "URL of the server; without it records stay in the spool");
+    add_server_access(command, a->server);
     command->callback([&s, a, run] {
         if (const auto done = run(s, *a); !done) report(s, done.error());
     });

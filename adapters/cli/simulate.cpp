@@ -38,6 +38,7 @@ struct simulate_options {
     std::uint64_t late = 0;
     std::uint64_t pause = 0;
     std::uint64_t kill_ledger = 0;
+    bool kill_at_steal = false;
     std::int64_t seed = 1;
     double min_ttl_s = 1;
     double ttl_s = 3;
@@ -58,6 +59,27 @@ struct site_slot {
     bool present = false;
 };
 
+/// Positions of the spans that /status lists.
+std::vector<std::uint64_t> quarantined_positions(const json::value& status) {
+    std::vector<std::uint64_t> out;
+    const auto* spans = status.find("quarantined_positions");
+    if (spans == nullptr || spans->as_array() == nullptr) return out;
+    for (const auto& s : *spans->as_array())
+        if (s.size() == 2)
+            for (auto p = s.at(std::size_t{0}).as_u64(), end = s.at(std::size_t{1}).as_u64(); p && end && *p < *end;
+                 ++*p)
+                out.push_back(*p);
+    return out;
+}
+
+/// Blocks that sites took from others.
+std::uint64_t stolen_blocks(const json::value& status) {
+    std::uint64_t sum = 0;
+    if (const auto* sites = status.find("clusters"); sites != nullptr && sites->as_object() != nullptr)
+        for (const auto& [name, site] : *sites->as_object()) sum += count_of(site, "blocks_stolen_by");
+    return sum;
+}
+
 /// One run: starts everything, does the harm, waits for the end, reads the evidence.
 class simulation {
 public:
@@ -69,15 +91,25 @@ public:
         for (std::uint64_t i = 0; i < options_.sites; ++i) {
             site_slot slot;
             slot.name = fmt::format("site{}", i);
-            // unequal speeds: 1, 1/2, 1/4, 1/8, then again
-            slot.seconds_per_window = 0.0008 * static_cast<double>(1U << (i % 4));
+            // unequal speeds: 1, 1/2, 1/4, 1/8, then again; slow and in small groups where there is to be a theft, so
+            // that much of a lease is unread for long
+            const double fastest_s = options_.kill_at_steal ? 0.04 : 0.0008;
+            slot.seconds_per_window = fastest_s * static_cast<double>(1U << (i % 4));
             sites_.push_back(std::move(slot));
         }
         for (std::uint64_t i = 0; i < options_.sites; ++i)
             if (i + options_.late < options_.sites || i == 0)
                 if (auto started = start_site(sites_[i]); !started) return started.error();
-        if (auto ended = until_the_end(); !ended) return ended.error();
-        return audit();
+        const auto ended = until_the_end();
+        for (auto& slot : sites_)
+            if (slot.process && slot.process->running()) slot.process->kill();
+        if (ended) return audit(true);
+        // what there is of a run that cannot go on is audited too: it may say why
+        auto partial = audit(false);
+        if (!partial) return ended.error();
+        partial->pass = false;
+        partial->findings.insert(partial->findings.begin(), to_text(ended.error()));
+        return partial;
     }
 
 private:
@@ -124,6 +156,7 @@ private:
                   std::to_string(options_.seed),
                   "--seconds-per-window",
                   fmt::format("{}", slot.seconds_per_window)};
+        if (options_.kill_at_steal) o.argv.insert(o.argv.end(), {"--groups", "8"});
         if (slot.starts > 0) o.argv.push_back("--take-over");
         if (options_.plant == "reserve") o.argv.push_back("--read-beyond");
         o.stderr_file = fmt::format("{}/{}.log", dir_, slot.name);
@@ -143,6 +176,7 @@ private:
             if (now) {
                 const std::uint64_t done = count_of(*now, "committed") + count_of(*now, "pledged");
                 progress_ = static_cast<double>(done) / static_cast<double>(options_.blocks);
+                blocks_were_stolen_ = blocks_were_stolen_ || stolen_blocks(*now) > 0;
             }
             if (auto harmed = harm(); !harmed) return harmed.error();
             if (all_ended()) return {};
@@ -186,8 +220,11 @@ private:
             if (steady::now() >= until && slot->process) slot->process->signal(SIGCONT);
         if (due(ledger_killed_, options_.kill_ledger)) {
             ++ledger_killed_;
-            server_.kill();
-            return server_.restart({"--plant", server_plant()});
+            return crash_server();
+        }
+        if (options_.kill_at_steal && blocks_were_stolen_ && !killed_at_steal_) {
+            killed_at_steal_ = true;
+            return crash_server();
         }
         // a killed site comes back when its leases have run out, as a requeued job does
         if (!restart_.empty() && progress_ >= 0.9) {
@@ -196,6 +233,11 @@ private:
             return start_site(*slot);
         }
         return {};
+    }
+
+    result<void> crash_server() {
+        server_.kill();
+        return server_.restart({"--plant", server_plant()});
     }
 
     bool all_ended() {
@@ -207,21 +249,22 @@ private:
         return any;
     }
 
-    result<audit_report> audit() {
+    /// The books are compared only when the run ended: before that they change while one looks.
+    result<audit_report> audit(bool has_ended) {
         audit_input in;
         in.space.num_samples = options_.blocks * options_.block_size;
         in.space.block_size = options_.block_size;
         in.space.seed = options_.seed;
         for (const auto& slot : sites_) {
-            auto lines = record_lines(fmt::format("{}/{}/record.jsonl", dir_, slot.name));
+            auto lines = lines_of(fmt::format("{}/{}/record.jsonl", dir_, slot.name));
             if (!lines.empty()) in.records[slot.name] = std::move(lines);
         }
-        const auto now = server_.get("/status");
-        if (!now) return fail(errc::unreachable, "the server did not answer at the end");
-        in.ledger_committed = count_of(*now, "committed");
-        if (const auto* q = now->find("quarantined_positions"); q != nullptr && q->as_array() != nullptr)
-            for (const auto& p : *q->as_array())
-                if (p.as_u64()) in.quarantined.push_back(*p.as_u64());
+        if (has_ended) {
+            const auto now = server_.get("/status");
+            if (!now) return fail(errc::unreachable, "the server did not answer at the end");
+            in.ledger_committed = count_of(*now, "committed");
+            in.quarantined = quarantined_positions(*now);
+        }
         server_.stop();
         if (auto read = read_generations(in); !read) return read.error();
         return audit_simulation(in);
@@ -254,6 +297,8 @@ private:
     std::uint64_t late_joined_ = 0;
     std::uint64_t paused_ = 0;
     std::uint64_t ledger_killed_ = 0;
+    bool blocks_were_stolen_ = false;
+    bool killed_at_steal_ = false;
 };
 
 json::value report_json(const audit_report& r) {
@@ -343,6 +388,7 @@ void add_simulate(CLI::App& app, session& s) {
     command->add_option("--late", o->late, "sites that join later")->capture_default_str();
     command->add_option("--pause", o->pause, "sites to stop for longer than their leases live")->capture_default_str();
     command->add_option("--kill-ledger", o->kill_ledger, "times to kill -9 the server")->capture_default_str();
+    command->add_flag("--kill-at-steal", o->kill_at_steal, "kill -9 the server once, right after blocks were stolen");
     command->add_option("--seed", o->seed, "of the corpus order and of the harm")->capture_default_str();
     command->add_option("--ttl", o->ttl_s, "seconds that a lease lives")
         ->check(CLI::Range(1.0, 3600.0))

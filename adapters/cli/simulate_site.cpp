@@ -23,13 +23,13 @@ std::atomic<bool> stop_asked{false};
 void ask_to_stop(int) { stop_asked.store(true); }
 
 struct options {
-    std::string server;
+    server_access server;
     std::string site;
     std::string dir;
     space_parameters space;
     double seconds_per_window = 0.001;
+    std::uint64_t groups = 2;
     bool take_over = false;
-    std::string proxy = "none";
     bool read_beyond = false;
 };
 
@@ -61,13 +61,13 @@ result<int> run(const options& o) {
     s.take_over = o.take_over;
     s.windows_per_step = 8 * o.space.block_size;
     s.block_size = o.space.block_size;
-    s.groups = 2;
+    s.groups = o.groups;
     s.keepalive_ms = 500;
     s.first_ttl_ms = 1'000;
     s.retry_ms = 100;
     s.give_up_ms = 120'000;
     client::driver_options d;
-    auto server = server_options(o.server, "", o.proxy, false);
+    auto server = server_options(o.server);
     if (!server) return server.error();
     d.server = *server;
     d.work_dir = o.dir + "/transfer";
@@ -81,15 +81,16 @@ result<int> run(const options& o) {
 void add_simulate_site(CLI::App& app, session& s) {
     auto o = std::make_shared<options>();
     auto* command = app.add_subcommand("simulate-site", "one site of a simulation")->group("");  // not in the help
-    command->add_option("--server", o->server)->required();
+    command->add_option("--server", o->server.url)->required();
     command->add_option("--site", o->site)->required();
     command->add_option("--dir", o->dir)->required();
     command->add_option("--num-samples", o->space.num_samples)->required();
     command->add_option("--block-size", o->space.block_size)->required();
     command->add_option("--seed", o->space.seed)->required();
     command->add_option("--seconds-per-window", o->seconds_per_window);
+    command->add_option("--groups", o->groups);
     command->add_flag("--take-over", o->take_over);
-    command->add_option("--proxy", o->proxy);
+    add_server_access(command, o->server);
     command->add_flag("--read-beyond", o->read_beyond);  // the mutant: reads without a reservation
     command->callback([&s, o] {
         std::signal(SIGTERM, ask_to_stop);

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -28,7 +29,7 @@ struct audit_input {
     std::vector<merged_contribution> merged;                  // in the order of the generations
     std::vector<float> table;                                 // the global model: one counter per window; empty: none
     std::vector<std::uint64_t> quarantined;                   // positions
-    std::uint64_t ledger_committed = 0;                       // blocks, by the ledger's books
+    std::optional<std::uint64_t> ledger_committed;            // blocks, by the ledger's books; nothing: not compared
 };
 
 struct audit_site {

@@ -14,15 +14,8 @@ using darlcore::errc;
 using darlcore::fail;
 namespace client = darlcore::client;
 
-struct status_arguments {
-    std::string url;
-    std::string token_file;
-    std::string proxy;
-    bool insecure = false;
-};
-
-void run_status(session& s, const status_arguments& a) {
-    auto options = server_options(a.url, a.token_file, a.proxy, a.insecure);
+void run_status(session& s, const server_access& a) {
+    auto options = server_options(a);
     if (!options) return report(s, options.error());
     auto made = client::http_client::make(std::move(*options));
     if (!made) return report(s, made.error());
@@ -52,12 +45,10 @@ void run_status(session& s, const status_arguments& a) {
 }  // namespace
 
 void add_status(CLI::App& app, session& s) {
-    auto a = std::make_shared<status_arguments>();
+    auto a = std::make_shared<server_access>();
     auto* c = app.add_subcommand("status", "what is leased, pledged and committed at a server, and who waits for what");
     c->add_option("URL", a->url, "of darl serve")->required();
-    c->add_option("--token-file", a->token_file, "file (mode 0600) with a token of scope read; else DARL_TOKEN");
-    c->add_option("--proxy", a->proxy, "none, env or a URL");
-    c->add_flag("--insecure", a->insecure, "allow a token over plain HTTP to another machine");
+    add_server_access(c, *a);
     c->footer("Example: darl status http://127.0.0.1:8760");
     c->callback([&s, a] { run_status(s, *a); });
 }

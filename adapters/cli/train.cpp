@@ -41,14 +41,11 @@ void ask_to_stop(int) {
 
 struct train_options {
     std::string config;
-    std::string server;
+    server_access server;
     std::string site;
-    std::string token_file;
-    std::string proxy;
     std::string out;
     std::string score;
     bool take_over = false;
-    bool insecure = false;
     bool centralised = false;
     std::uint64_t global_batch = 0;
     unsigned workers = 1;
@@ -223,7 +220,9 @@ result<int> run_federated(const session& s, const run_config& c, const train_opt
     if (!is_valid_name(o.site))
         return fail(errc::bad_request,
                     "--site must be 1 to 64 letters, digits, '.', '_' or '-', beginning with a letter or digit");
-    auto server = server_options(o.server, o.token_file, o.proxy.empty() ? c.proxy : o.proxy, o.insecure);
+    auto access = o.server;
+    if (access.proxy.empty()) access.proxy = c.proxy;
+    auto server = server_options(access);
     if (!server) return server.error();
     auto faults = faults_of(o.fault);
     if (!faults) return faults.error();
@@ -403,7 +402,7 @@ void run_train(session& s, const train_options& o, const std::vector<std::string
             s, *done,
             o.global_batch != 0 ? o.global_batch : static_cast<std::uint64_t>(config->batch * config->accumulate));
     }
-    if (o.server.empty() || o.site.empty())
+    if (o.server.url.empty() || o.site.empty())
         return report(s, fail(errc::bad_request, "darl train needs --server URL and --site NAME, or --centralised"));
     const auto code = run_federated(s, *config, o);
     if (!code) return report(s, code.error());
@@ -416,12 +415,10 @@ void add_train(CLI::App& app, session& s) {
     auto o = std::make_shared<train_options>();
     auto* command = app.add_subcommand("train", "train at one site, or the centralised baseline");
     command->add_option("--config", o->config, "run file (darl init writes one)")->required();
-    command->add_option("--server", o->server, "URL of darl serve");
+    command->add_option("--server", o->server.url, "URL of darl serve");
     command->add_option("--site", o->site, "name of this site");
-    command->add_option("--token-file", o->token_file, "file (mode 0600) with this site's token; else DARL_TOKEN");
-    command->add_option("--proxy", o->proxy, "none, env or a URL; wins over network.proxy");
     command->add_flag("--take-over", o->take_over, "replace an earlier process of this site (a requeued job)");
-    command->add_flag("--insecure", o->insecure, "allow a token over plain HTTP to another machine");
+    add_server_access(command, o->server);
     command->add_flag("--centralised", o->centralised, "one process, every window once: the baseline");
     command->add_option("--global-batch", o->global_batch, "windows per step of the baseline: the sum over the sites");
     command

@@ -19,6 +19,7 @@
 #include "backends/asio/ledger_core.hpp"
 #include "backends/asio/server.hpp"
 #include "backends/asio/service_metrics.hpp"
+#include "backends/asio/wait_board.hpp"
 #include "backends/asio/wake_hub.hpp"
 #include "backends/asio/wire_replies.hpp"
 
@@ -155,7 +156,8 @@ private:
     std::vector<extra_routes*> extras_;
     const server* server_ = nullptr;
     std::chrono::steady_clock::time_point started_ = std::chrono::steady_clock::now();
-    std::map<std::string, std::pair<lease::acquire_reason, double>> waits_;  // site: for what, since (wall)
+    wait_board waits_;      // sites, by the last answer they got
+    wait_board own_waits_;  // the server and its round
 };
 
 /// `{"error","code"}` with the status that belongs to the code.

@@ -22,6 +22,33 @@ bool may_be_held(const ledger::poll_reply& r) {
     return r.action == round::poll_action::wait && !r.evaluate && r.reason != round::wait_reason::in_phase;
 }
 
+/// What a site waits for after this answer.
+std::string_view waits_for(const ledger::poll_reply& r) {
+    if (r.action != round::poll_action::wait) return "";
+    switch (r.reason) {
+        case round::wait_reason::initialising:
+            return "the first weights, which another site makes";
+        case round::wait_reason::contributed:
+            return "the merge of its contribution";
+        case round::wait_reason::paused:
+            return "the operator: the rounds are paused";
+        case round::wait_reason::stopping:
+            return "the end of the run";
+        case round::wait_reason::merging:
+            return "the merge that is under way";
+        case round::wait_reason::no_data:
+            return "blocks: all are leased or done";
+        case round::wait_reason::failed_phase:
+            return "its next try after a phase that failed";
+        case round::wait_reason::next_round:
+            return "the next round: it came too late for this one";
+        case round::wait_reason::in_phase:
+        case round::wait_reason::none:
+            break;
+    }
+    return "";
+}
+
 json::value figures_json(const round::merge_figures& f) {
     json::value out = json::object{};
     out.set("seconds", wire::seconds(f.merge_ms));
@@ -72,6 +99,7 @@ asio::awaitable<reply> ledger_service::post_poll(api_call& call) {
             reply told = refused(out.refused());
             co_return co_await when_settled(std::move(told));
         }
+        waits_.tell(in->who.site.name, waits_for(out.reply()), core_.now());
         const auto now = std::chrono::steady_clock::now();
         if (!may_be_held(out.reply()) || hub_.stopped() || now >= until) {
             ledger::poll_reply answer = out.reply();
@@ -116,6 +144,7 @@ asio::awaitable<reply> ledger_service::post_leave(api_call& call) {
     const auto in = wire::read_leave(call.body);
     if (!in) co_return bad_request(in.error());
     const auto out = core_.apply(*in);
+    if (out.ok()) waits_.tell(in->who.site.name, "", core_.now());
     reply r = out.ok() ? json_reply(wire::to_json(out.reply(), context())) : refused(out.refused());
     co_return co_await when_settled(std::move(r));
 }

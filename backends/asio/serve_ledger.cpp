@@ -54,54 +54,11 @@ result<access_control> make_access(const serve_options& o, const serve_reports& 
     return access_control(std::move(options), {});
 }
 
-storage::bytes16 bytes_of_hex(const std::string& text) {
-    storage::bytes16 out{};
-    const auto value = parse_incarnation(text);
-    if (!value) return out;
-    for (unsigned i = 0; i < 8; ++i) {
-        out[i] = static_cast<std::uint8_t>(value->high >> (56U - 8U * i));
-        out[8 + i] = static_cast<std::uint8_t>(value->low >> (56U - 8U * i));
-    }
-    return out;
-}
-
-storage::run_identity identity_of(const ledger::machine& m) {
-    return {bytes_of_hex(m.settings().run_id), bytes_of_hex(m.space_digest())};
-}
-
 result<std::string> random_run_id() {
     auto token = new_token();
     if (!token) return token;
     return token->substr(0, 32);
 }
-
-/// The journal, replayed into a machine; null pointer until run_created was read.
-class replayed_machine {
-public:
-    storage::replay_target target() {
-        return {[this](const storage::snapshot_info& info, std::string_view payload) -> result<void> {
-                    auto m = ledger::machine::from_snapshot(payload, ledger_time{info.ledger_ms});
-                    if (!m) return m.error();
-                    machine = std::make_unique<ledger::machine>(std::move(*m));
-                    return {};
-                },
-                [this](const storage::record& r) -> result<void> { return replay(r); }};
-    }
-    std::unique_ptr<ledger::machine> machine;
-
-private:
-    result<void> replay(const storage::record& r) {
-        const auto decoded = ledger::decode(r.type, r.payload);
-        if (!decoded) return decoded.error();
-        if (machine) return machine->replay(*decoded, ledger_time{r.ledger_ms});
-        const auto* created = std::get_if<ledger::records::run_created>(&*decoded);
-        if (created == nullptr) return fail(errc::corrupt, "the journal does not begin with run_created");
-        if (auto ok = ledger::check(created->settings); !ok)
-            return fail(errc::corrupt, "run_created: " + ok.error().context);
-        machine = std::make_unique<ledger::machine>(created->settings);
-        return {};
-    }
-};
 
 /// A run does not change its rules by being restarted.
 result<void> compare_settings(const serve_options& o, const ledger::run_settings& stored) {
@@ -167,7 +124,7 @@ result<opened_run> open_run(serve_options& o, storage::file_system& files, const
         reports.log(fmt::format("the former run was moved to {}", *moved));
     }
     opened_run run;
-    replayed_machine replayed;
+    storage::ledger_replay replayed;
     storage::store_options store_options;
     store_options.resume_only = o.mode == start_mode::resume;
     store_options.mutants.skip_fsync = !o.sync;
@@ -181,7 +138,7 @@ result<opened_run> open_run(serve_options& o, storage::file_system& files, const
     const bool fresh_directory = !storage::exists(files, storage::join(o.state_dir, "journal"));
     if (fresh_directory && o.mode != start_mode::resume) {
         if (auto ok = make_new_run(o, run); !ok) return ok.error();
-        store_options.identity = identity_of(*run.machine);
+        store_options.identity = storage::identity_of(*run.machine);
     }
     auto target = replayed.target();
     if (o.plant == planted_fault::steal_replay) target = storage::without_steals(std::move(target));
@@ -189,7 +146,7 @@ result<opened_run> open_run(serve_options& o, storage::file_system& files, const
     if (!store && store.error().code == errc::invalid_argument &&
         !run.machine) {  // a journal folder without a run in it
         if (auto ok = make_new_run(o, run); !ok) return ok.error();
-        store_options.identity = identity_of(*run.machine);
+        store_options.identity = storage::identity_of(*run.machine);
         store = storage::ledger_store::open(files, o.state_dir, this_process(o), store_options, target);
     }
     if (!store) return store.error();
@@ -201,7 +158,7 @@ result<opened_run> open_run(serve_options& o, storage::file_system& files, const
         if (!run.machine) return fail(errc::internal, "a new run without settings");
         append_all(run, {run.machine->first_record()});
     } else {
-        run.machine = std::move(replayed.machine);
+        run.machine = replayed.take();
         if (!run.machine) return fail(errc::corrupt, fmt::format("'{}' has a journal without a run", o.state_dir));
         if (auto ok = compare_settings(o, run.machine->settings()); !ok) return ok.error();
     }

@@ -38,26 +38,6 @@ json::value lease_json(const lease::table& table, const lease::lease_record& l, 
     return out;
 }
 
-std::string_view sentence(lease::acquire_reason r) {
-    switch (r) {
-        case lease::acquire_reason::pool_empty:
-            return "blocks: all are leased or done";
-        case lease::acquire_reason::pledges_outstanding:
-            return "the merge of what is pledged";
-        case lease::acquire_reason::answered_before:
-            return "nothing: it repeated a question";
-        case lease::acquire_reason::after_others:
-            return "others: it gave back its last grants";
-        case lease::acquire_reason::complete:
-            return "nothing: the epoch is complete";
-        case lease::acquire_reason::finish_phase:
-            return "its own commit";
-        case lease::acquire_reason::none:
-            break;
-    }
-    return "";
-}
-
 json::value site_json(const lease::site_view& v, const wire::reply_context& c) {
     const auto wall = [&c](ledger_time t) { return c.wall_s + wire::seconds(t - c.now); };
     return json::make_object(
@@ -90,22 +70,18 @@ json::value site_json(const lease::site_view& v, const wire::reply_context& c) {
 
 }  // namespace
 
-// At most once a second of ledger time: progress for the rate, and who has been waiting for what.
+// At most once a second of ledger time: progress for the rate, and what the server itself waits for.
 void ledger_service::sample() {
-    const std::int64_t now = core_.now().ms;
-    if (sampled_ms_ != 0 && now - sampled_ms_ < 1'000) return;
-    sampled_ms_ = now;
+    const ledger_time now = core_.now();
+    if (sampled_ms_ != 0 && now.ms - sampled_ms_ < 1'000) return;
+    sampled_ms_ = now.ms;
     const lease::table& table = core_.machine().leases();
     const auto counts = table.counts();
-    rate_.sample(now, table.open_leases() > 0, counts.committed + counts.pledged);
-    for (std::uint32_t i = 0; i < table.num_sites(); ++i) {
-        const auto view = table.site(lease::site_number{i}, core_.now());
-        auto& [reason, from] = waits_[view.id.name];
-        if (reason != view.waiting || from == 0) {
-            reason = view.waiting;
-            from = core_.wall_s();
-        }
-    }
+    rate_.sample(now.ms, table.open_leases() > 0, counts.committed + counts.pledged);
+    own_waits_.tell("server", core_.disk_full() ? "disk space: nothing new is accepted, leases do not expire" : "",
+                    now);
+    own_waits_.tell("everybody", core_.degraded().empty() ? "" : "the operator: " + core_.degraded(), now);
+    own_waits_.tell("round", round::word(core_.machine().rounds().state()), now);
 }
 
 void ledger_service::add_sites(json::value& out, std::size_t sites_max, bool& truncated) const {
@@ -129,19 +105,25 @@ void ledger_service::add_sites(json::value& out, std::size_t sites_max, bool& tr
 
 void ledger_service::add_waiting(json::value& out) const {
     json::value waiting = json::array{};
-    const auto add = [&](std::string_view who, std::string_view what, double since_s) {
-        waiting.push_back(json::make_object({{"who", who}, {"for", what}, {"since_s", std::max(0.0, since_s)}}));
+    const ledger_time now = core_.now();
+    const auto add = [&](std::string_view who, std::string_view what, std::int64_t since_ms) {
+        waiting.push_back(json::make_object({{"who", who}, {"for", what}, {"since_s", wire::seconds(since_ms)}}));
     };
-    if (core_.disk_full()) add("server", "disk space: nothing new is accepted, leases do not expire", 0);
-    if (!core_.degraded().empty()) add("everybody", "the operator: " + core_.degraded(), 0);
-    const double now = core_.wall_s();
+    std::int64_t in_state_ms = 0;
+    own_waits_.each(now, [&](const std::string& who, const wait_board::wait& w) {
+        if (who == "round")
+            in_state_ms = now - w.since;
+        else
+            add(who, w.what, now - w.since);
+    });
     std::size_t shown = 0;
-    for (const auto& [site, wait] : waits_)
-        if (wait.first != lease::acquire_reason::none && ++shown <= sites_shown_max)
-            add(site, sentence(wait.first), now - wait.second);
+    waits_.each(now, [&](const std::string& who, const wait_board::wait& w) {
+        if (++shown <= sites_shown_max) add(who, w.what, now - w.since);
+    });
     if (core_.machine().settings().rounds) {
-        const auto report = core_.machine().round_status(core_.now());
-        if (!report.waiting_for.empty()) add("round", report.waiting_for, wire::seconds(report.open_ms));
+        const auto report = core_.machine().round_status(now);
+        const bool is_open = report.state == round::phase::open;
+        if (!report.waiting_for.empty()) add("round", report.waiting_for, is_open ? report.open_ms : in_state_ms);
     }
     out.set("waiting", std::move(waiting));
 }

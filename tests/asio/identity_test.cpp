@@ -9,7 +9,9 @@
 
 #include <gtest/gtest.h>
 
-#include "tests/asio/serve_fixture.hpp"
+#include "backends/asio/token_file.hpp"
+#include "tests/asio/certificate.hpp"
+#include "tests/cli/run_darl.hpp"
 
 namespace {
 
@@ -62,30 +64,6 @@ TEST(two_processes, under_one_name_at_the_same_instant_exactly_one_gets_blocks) 
 
 class tls : public ::testing::Test {
 protected:
-    /// A certificate of its own authority for 127.0.0.1: NAME.pem and NAME.key.
-    void make_certificate(const std::string& name) {
-        darl::child_process::options o;
-        o.argv = {"/usr/bin/openssl",
-                  "req",
-                  "-x509",
-                  "-newkey",
-                  "rsa:2048",
-                  "-nodes",
-                  "-days",
-                  "2",
-                  "-subj",
-                  "/CN=" + name,
-                  "-addext",
-                  "subjectAltName=IP:127.0.0.1",
-                  "-keyout",
-                  folder_ / (name + ".key"),
-                  "-out",
-                  folder_ / (name + ".pem")};
-        o.stderr_file = folder_ / "openssl.log";
-        auto child = darl::child_process::start(o);
-        ASSERT_TRUE(child);
-        ASSERT_EQ(child->wait(std::chrono::seconds(60)).value_or(-1), 0);
-    }
     std::vector<std::string> tls_run(std::vector<std::string> more = {}) {
         std::vector<std::string> out = {"--num-samples",     "100",         "--block-size", "10",
                                         "--tls-certificate", pem("server"), "--tls-key",    folder_ / "server.key"};
@@ -104,8 +82,8 @@ protected:
 };
 
 TEST_F(tls, a_client_that_knows_the_authority_is_served_and_others_fail) {
-    make_certificate("server");
-    make_certificate("stranger");
+    make_certificate(folder_, "server");
+    make_certificate(folder_, "stranger");
     served server(folder_ / "state", tls_run(), "sesame");
     ASSERT_TRUE(server.up()) << server.log();
     ASSERT_TRUE(server.url().starts_with("https://")) << server.url();
@@ -127,9 +105,9 @@ TEST_F(tls, a_client_that_knows_the_authority_is_served_and_others_fail) {
 }
 
 TEST_F(tls, where_client_certificates_are_asked_for_a_client_without_one_is_not_served) {
-    make_certificate("server");
-    make_certificate("client");
-    make_certificate("stranger");
+    make_certificate(folder_, "server");
+    make_certificate(folder_, "client");
+    make_certificate(folder_, "stranger");
     served server(folder_ / "state", tls_run({"--tls-client-ca", pem("client")}), "sesame");
     ASSERT_TRUE(server.up()) << server.log();
     client::client_options o;
@@ -145,6 +123,15 @@ TEST_F(tls, where_client_certificates_are_asked_for_a_client_without_one_is_not_
     const auto good = health(o);
     ASSERT_TRUE(good) << to_text(good.error());
     EXPECT_EQ(good->status, 200);
+    ASSERT_TRUE(http::write_secret_file(folder_ / "token", "sesame\n"));
+    std::vector<std::string> look = {"status",          server.url(), "--token-file",
+                                     folder_ / "token", "--ca-file",  pem("server")};
+    EXPECT_EQ(darl::testing::run_darl(look).status, 75) << "no certificate: not reached";
+    look.insert(look.end(), {"--client-certificate", pem("client")});
+    EXPECT_EQ(darl::testing::run_darl(look).status, 2) << "a certificate without its key";
+    look.insert(look.end(), {"--client-key", folder_ / "client.key"});
+    const auto seen = darl::testing::run_darl(look);
+    EXPECT_EQ(seen.status, 0) << seen.err;
 }
 
 }  // namespace

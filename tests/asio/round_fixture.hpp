@@ -50,6 +50,7 @@ protected:
                          "--outer.beta=0",
                          "--round.live_window_s=60",
                          "--train.inner_steps=1"};
+        if (first) arguments.insert(arguments.end(), more_.begin(), more_.end());
         server_ = std::make_unique<served>(state_path(), arguments);
         ASSERT_TRUE(server_->up()) << server_->log();
         client_ = std::make_unique<client::http_client>(server_->client());
@@ -155,6 +156,7 @@ protected:
         return out;
     }
 
+    std::vector<std::string> more_;  // arguments of the first start
     temporary_folder folder_;
     std::unique_ptr<served> server_;
     std::unique_ptr<client::http_client> client_;

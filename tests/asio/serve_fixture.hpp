@@ -43,10 +43,12 @@ private:
 class served {
 public:
     served(std::string state_dir, std::vector<std::string> arguments, const std::string& token = "",
-           const std::string& listen = "127.0.0.1:0") {
+           const std::string& listen = "127.0.0.1:0",
+           const std::vector<std::pair<std::string, std::string>>& environment = {}) {
         darl::child_process::options o;
         o.argv = {DARL_PROGRAM, "serve", "--state-dir", std::move(state_dir), "--listen", listen, "--reserve-mib", "1"};
         o.argv.insert(o.argv.end(), arguments.begin(), arguments.end());
+        o.environment = environment;
         if (!token.empty()) o.environment.emplace_back("DARL_TOKEN", token);
         o.stderr_file = log_ / "server.log";
         o.read_stdout = true;

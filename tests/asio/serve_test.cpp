@@ -85,6 +85,27 @@ TEST(darl_serve, a_second_server_on_the_directory_is_refused_with_3) {
     EXPECT_NE(second.log().find(std::to_string(first.child().pid())), std::string::npos) << second.log();
 }
 
+// Where the file system ignores locks, or the lock is lost, the number of the term tells a server that another one
+// came.
+TEST(darl_serve, a_server_whose_directory_another_one_took_acknowledges_nothing_more_and_ends_with_3) {
+    temporary_folder folder;
+    served first(folder / "state", small_run);
+    ASSERT_TRUE(first.up()) << first.log();
+    auto c = first.client();
+    ASSERT_EQ(register_site(c, "alpha").status, 200);
+    std::filesystem::remove(folder / "state/lock");
+    served second(folder / "state", {"--resume"});
+    ASSERT_TRUE(second.up()) << second.log();
+    EXPECT_EQ(second.term(), 2U);
+    EXPECT_NE(register_site(c, "beta").status, 200);
+    EXPECT_EQ(first.exit_code(), 3) << first.log();
+    EXPECT_NE(first.log().find("term"), std::string::npos) << first.log();
+    auto d = second.client();
+    EXPECT_EQ(get(d, "/status").body.at("clusters").size(), 1U) << "beta was never acknowledged";
+    EXPECT_EQ(register_site(d, "beta").status, 200);
+    EXPECT_EQ(second.stop(), 0) << second.log();
+}
+
 TEST(darl_serve, wrong_starts_have_their_exit_codes) {
     temporary_folder folder;
     const auto code = [&](const std::string& state, std::vector<std::string> arguments) {

@@ -9,6 +9,7 @@
 
 #include <gtest/gtest.h>
 
+#include "tests/asio/certificate.hpp"
 #include "tests/asio/serve_fixture.hpp"
 #include "tests/cli/relay.hpp"
 
@@ -23,6 +24,7 @@ struct geometry {
     std::uint64_t blocks = 24;
     std::uint64_t block_size = 10'000;
     std::string ttl_s = "4";
+    std::string seconds_per_window = "0.000001";
     [[nodiscard]] std::string windows() const { return std::to_string(blocks * block_size); }
 };
 
@@ -64,9 +66,10 @@ int run_site(const geometry& g, const temporary_folder& folder, const std::strin
               "--seed",
               "1",
               "--seconds-per-window",
-              "0.000001",
+              g.seconds_per_window,
               "--proxy",
               proxy};
+    if (server.starts_with("https")) o.argv.insert(o.argv.end(), {"--ca-file", folder / "server.pem"});
     o.stderr_file = folder / "alpha.log";
     auto site = darl::child_process::start(o);
     return site ? site->wait(std::chrono::seconds(200)).value_or(-1) : -1;
@@ -100,12 +103,13 @@ struct proxy_program {
     std::vector<std::string> (*command)(const temporary_folder& folder, std::uint16_t port);
 };
 
+/// Cuts every connection that is idle for a second.
 std::vector<std::string> tinyproxy(const temporary_folder& folder, std::uint16_t port) {
-    std::ofstream(folder / "tiny.conf") << "Port " << port << "\nListen 127.0.0.1\nTimeout 60\nMaxClients 50\n";
+    std::ofstream(folder / "tiny.conf") << "Port " << port << "\nListen 127.0.0.1\nTimeout 1\nMaxClients 50\n";
     return {"/usr/bin/tinyproxy", "-d", "-c", folder / "tiny.conf"};
 }
 
-/// Cuts every connection 3 s after it began.
+/// Cuts connections that are idle for a second, and tunnels that are idle for two.
 std::vector<std::string> squid(const temporary_folder& folder, std::uint16_t port) {
     std::filesystem::create_directories(folder / "squid");
     std::filesystem::permissions(folder / "squid", std::filesystem::perms::all);
@@ -114,16 +118,25 @@ std::vector<std::string> squid(const temporary_folder& folder, std::uint16_t por
     std::ofstream(folder / "squid.conf")
         << "http_port 127.0.0.1:" << port << "\nhttp_access allow all\ncache deny all\naccess_log none\n"
         << "pid_filename " << own << "/pid\ncache_log " << own << "/log\ncoredump_dir " << own
-        << "\nclient_lifetime 3 seconds\nshutdown_lifetime 0 seconds\npinger_enable off\nvisible_hostname proxy\n"
+        << "\nclient_idle_pconn_timeout 1 second\nread_timeout 2 seconds\nshutdown_lifetime 0 seconds\npinger_enable "
+           "off\nvisible_hostname proxy\n"
         << "max_filedescriptors 1024\ncache_mem 8 MB\nnetdb_filename none\n";
     return {"/usr/sbin/squid", "-N", "-f", folder / "squid.conf"};
 }
 
-void a_site_completes_a_run_behind(const proxy_program& program) {
+/// With TLS the proxy is asked for a tunnel (CONNECT), else for each URL.
+void a_site_completes_a_run_behind(const proxy_program& program, bool with_tls) {
     if (!std::filesystem::exists(program.path)) GTEST_SKIP() << program.path << " is not installed";
     const temporary_folder folder;
-    const geometry g;
-    served server(folder / "state", server_arguments(g));
+    geometry g;
+    g.seconds_per_window = "0.00003";  // a phase of 2.4 s: its connections are idle meanwhile
+    auto arguments = server_arguments(g);
+    if (with_tls) {
+        ASSERT_NO_FATAL_FAILURE(http::testing::make_certificate(folder, "server"));
+        arguments.insert(arguments.end(),
+                         {"--tls-certificate", folder / "server.pem", "--tls-key", folder / "server.key"});
+    }
+    served server(folder / "state", arguments);
     ASSERT_TRUE(server.up()) << server.log();
     std::optional<darl::child_process> proxy;
     std::uint16_t port = 0;
@@ -140,11 +153,16 @@ void a_site_completes_a_run_behind(const proxy_program& program) {
     ASSERT_TRUE(proxy->running()) << text_of(folder / "proxy.log");
     const relay wire(port);
     // 0.0.0.0 reaches this machine but is no loopback name, for which no proxy would be used
-    const int code = run_site(g, folder, "http://0.0.0.0:" + std::to_string(server.port()),
-                              "http://127.0.0.1:" + std::to_string(wire.port()));
+    const int code =
+        run_site(g, folder, (with_tls ? "https://0.0.0.0:" : "http://0.0.0.0:") + std::to_string(server.port()),
+                 "http://127.0.0.1:" + std::to_string(wire.port()));
     ASSERT_EQ(code, 0) << text_of(folder / "alpha.log") << text_of(folder / "proxy.log");
-    auto client = server.client();
+    client::client_options direct;
+    direct.base_url = server.url();
+    direct.ca_file = with_tls ? folder / "server.pem" : std::string();
+    auto client = client::http_client::make(direct).value();
     EXPECT_EQ(http::testing::get(client, "/status").body.at("committed").as_u64(), g.blocks);
+    EXPECT_GE(wire.connections(), 6U) << "each of the three was cut and made again";
     const traffic t = traffic_of(folder / "state");
     ASSERT_GE(t.rounds, 2U);
     EXPECT_GT(wire.bytes(), t.payload * 9 / 10) << "all of it went through the proxy";
@@ -154,11 +172,19 @@ void a_site_completes_a_run_behind(const proxy_program& program) {
 }
 
 TEST(a_site_behind_a_proxy, completes_a_run_through_tinyproxy) {
-    a_site_completes_a_run_behind({"/usr/bin/tinyproxy", &tinyproxy});
+    a_site_completes_a_run_behind({"/usr/bin/tinyproxy", &tinyproxy}, false);
 }
 
-TEST(a_site_behind_a_proxy, completes_a_run_through_squid_that_cuts_connections) {
-    a_site_completes_a_run_behind({"/usr/sbin/squid", &squid});
+TEST(a_site_behind_a_proxy, completes_a_run_over_tls_through_tinyproxy_that_cuts_idle_tunnels) {
+    a_site_completes_a_run_behind({"/usr/bin/tinyproxy", &tinyproxy}, true);
+}
+
+TEST(a_site_behind_a_proxy, completes_a_run_through_squid_that_cuts_idle_connections) {
+    a_site_completes_a_run_behind({"/usr/sbin/squid", &squid}, false);
+}
+
+TEST(a_site_behind_a_proxy, completes_a_run_over_tls_through_squid_that_cuts_idle_tunnels) {
+    a_site_completes_a_run_behind({"/usr/sbin/squid", &squid}, true);
 }
 
 // 10 Mbit/s: a delta takes longer than a lease lives.

@@ -104,7 +104,7 @@ public:
 
     [[nodiscard]] std::vector<darlcore::json::value> lines(const std::string& file) const {
         std::vector<darlcore::json::value> out;
-        for (const auto& line : record_lines(path(file)))
+        for (const auto& line : lines_of(path(file)))
             if (auto value = darlcore::json::parse(line)) out.push_back(*std::move(value));
         return out;
     }
@@ -129,7 +129,7 @@ public:
         in.space.num_samples = windows;
         in.space.block_size = static_cast<std::uint64_t>(config.block_size);
         in.space.seed = config.seed;
-        for (const auto& site : sites_) in.records[site] = record_lines(path(site + "/record.jsonl"));
+        for (const auto& site : sites_) in.records[site] = lines_of(path(site + "/record.jsonl"));
         in.ledger_committed = committed();
         server.stop();
         in.merged = merged_in(path("state")).value();

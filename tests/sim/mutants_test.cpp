@@ -59,8 +59,8 @@ TEST_P(SimulationMutants, IsCaught) {
                 static_cast<unsigned long long>(failing.seed), simulate(failing).verdict().c_str());
 }
 
-INSTANTIATE_TEST_SUITE_P(Planted, SimulationMutants,
-                         ::testing::ValuesIn(every_planted()), [](const auto& one) { return std::string(word(one.param)); });
+INSTANTIATE_TEST_SUITE_P(Planted, SimulationMutants, ::testing::ValuesIn(every_planted()),
+                         [](const auto& one) { return std::string(word(one.param)); });
 
 TEST(SimulationShrink, AFailingRunIsReducedToTheFaultsThatItNeeds) {
     const auto failing = first_failing(planted::sync);
