@@ -37,5 +37,8 @@ configure_package_config_file(cmake/darlcoreConfig.cmake.in darlcoreConfig.cmake
 write_basic_package_version_file(darlcoreConfigVersion.cmake COMPATIBILITY SameMinorVersion)
 install(FILES ${CMAKE_CURRENT_BINARY_DIR}/darlcoreConfig.cmake ${CMAKE_CURRENT_BINARY_DIR}/darlcoreConfigVersion.cmake
   DESTINATION ${DARLCORE_CMAKE_DIR})
+if(TARGET darlcore_torch)
+  install(FILES cmake/darlcore_libtorch.cmake DESTINATION ${DARLCORE_CMAKE_DIR})
+endif()
 configure_file(cmake/darlcore.pc.in darlcore.pc @ONLY)
 install(FILES ${CMAKE_CURRENT_BINARY_DIR}/darlcore.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)

@@ -214,7 +214,7 @@ void run_merge(session& s, const merge_options& options) {
     std::signal(SIGINT, &on_stop);
     std::signal(SIGTERM, &on_stop);
     const auto merged = host::merge_files(*request);
-    if (!merged) return report(s, merged.error());
+    if (!merged) return report_input(s, merged.error());
     if (merged->merged)
         if (const auto ok = publish(options, *request); !ok) return report(s, ok.error());
     print_line(s.json ? as_json(options, *merged) : as_text(options, *merged));

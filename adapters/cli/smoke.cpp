@@ -13,9 +13,9 @@
 #include "adapters/cli/cli_support.hpp"
 #include "adapters/formats/json.hpp"
 #include "backends/host/cpu_backend.hpp"
-#include "backends/torch/bf16.hpp"
 #include "backends/torch/compute_environment.hpp"
 #include "backends/torch/trainer.hpp"
+#include "darlcore/merge/conversions.hpp"
 #include "darlcore/merge/outer_step.hpp"
 
 namespace darl {
@@ -139,9 +139,9 @@ check conversion_check() {
     std::uint64_t wrong = 0;
     for (std::uint32_t b = 0; b < 0x10000; ++b) {
         const auto bits = static_cast<std::uint16_t>(b);
-        const float wide = models::from_bf16(bits);
-        wrong += std::isnan(wide) ? (std::isnan(models::from_bf16(models::to_bf16(wide))) ? 0U : 1U)
-                                  : (models::to_bf16(wide) == bits ? 0U : 1U);
+        const float wide = f32_from_bf16(bits);
+        wrong += std::isnan(wide) ? (std::isnan(f32_from_bf16(bf16_from_f32(wide))) ? 0U : 1U)
+                                  : (bf16_from_f32(wide) == bits ? 0U : 1U);
     }
     return exact("bf16 values that do not survive the way to f32 and back", static_cast<double>(wrong), 0.0);
 }

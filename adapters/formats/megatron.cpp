@@ -122,7 +122,7 @@ result<megatron_dataset> megatron_dataset::open(const std::string& path) {
     const auto bin_bytes = bin->size_bytes();
     if (!bin_bytes) return bin_bytes.error();
     auto index = parse_megatron_index(std::as_bytes(std::span(*text)), *bin_bytes);
-    if (!index) return fail(index.error().code, prefix + ".idx: " + index.error().context);
+    if (!index) return fail(index.error().code, prefix + ".idx: " + index.error().context + "; copy both files again");
     megatron_dataset set;
     set.bin_ = *std::move(bin);
     set.index_ = *std::move(index);

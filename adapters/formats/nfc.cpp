@@ -2,6 +2,7 @@
 #include "adapters/formats/nfc.hpp"
 
 #include <algorithm>
+#include <array>
 #include <vector>
 
 #include <utf8proc.h>
@@ -20,18 +21,48 @@ std::size_t first_not_plain(std::string_view text, std::size_t from) {
     return static_cast<std::size_t>(at - text.begin());
 }
 
-result<void> append_nfc(std::string_view run, std::string& out) {
-    constexpr auto options = static_cast<utf8proc_option_t>(UTF8PROC_STABLE | UTF8PROC_COMPOSE);
+constexpr auto form_c = static_cast<utf8proc_option_t>(UTF8PROC_STABLE | UTF8PROC_COMPOSE);
+
+// The code points of a run, decomposed, marks not yet in order. utf8proc_decompose would order them too, but in
+// quadratic time: a run of 10^6 marks would take hours.
+result<void> decompose(std::string_view run, std::vector<utf8proc_int32_t>& points) {
     const auto* bytes = reinterpret_cast<const utf8proc_uint8_t*>(run.data());
     const auto size = static_cast<utf8proc_ssize_t>(run.size());
-    // Form C decomposes one character of UTF-8 into at most 4; one more place for the terminator of reencode.
-    std::vector<utf8proc_int32_t> points(run.size() + 8);
-    auto count = utf8proc_decompose(bytes, size, points.data(), static_cast<utf8proc_ssize_t>(points.size()), options);
-    if (count > static_cast<utf8proc_ssize_t>(points.size()) - 1) {
-        points.resize(static_cast<std::size_t>(count) + 1);
-        count = utf8proc_decompose(bytes, size, points.data(), count, options);
+    for (utf8proc_ssize_t at = 0; at < size;) {
+        utf8proc_int32_t point = 0;
+        const auto used = utf8proc_iterate(bytes + at, size - at, &point);
+        std::array<utf8proc_int32_t, 8> parts{};  // form C decomposes one character into at most 4
+        const auto count =
+            used < 0 ? used : utf8proc_decompose_char(point, parts.data(), parts.size(), form_c, nullptr);
+        if (count < 0 || count > static_cast<utf8proc_ssize_t>(parts.size()))
+            return fail(errc::parse_error, std::string("normalisation: ") + utf8proc_errmsg(count));
+        points.insert(points.end(), parts.begin(), parts.begin() + count);
+        at += used;
     }
-    if (count >= 0) count = utf8proc_reencode(points.data(), count, options);
+    return {};
+}
+
+// Between characters of class 0, marks stand in ascending order of their classes, equal ones as they came (Unicode
+// 3.11, D109).
+void order_marks(std::vector<utf8proc_int32_t>& points) {
+    const auto mark_class = [](utf8proc_int32_t point) { return utf8proc_get_property(point)->combining_class; };
+    const auto is_mark = [&](utf8proc_int32_t point) { return mark_class(point) != 0; };
+    for (auto begin = points.begin(); begin != points.end();) {
+        begin = std::find_if(begin, points.end(), is_mark);
+        const auto end = std::find_if_not(begin, points.end(), is_mark);
+        if (!std::ranges::is_sorted(begin, end, {}, mark_class)) std::ranges::stable_sort(begin, end, {}, mark_class);
+        begin = end;
+    }
+}
+
+result<void> append_nfc(std::string_view run, std::string& out) {
+    std::vector<utf8proc_int32_t> points;
+    points.reserve(run.size() + 1);  // one more place for the terminator of reencode
+    if (const auto ok = decompose(run, points); !ok) return ok;
+    order_marks(points);
+    const auto length = static_cast<utf8proc_ssize_t>(points.size());
+    points.push_back(0);
+    const auto count = utf8proc_reencode(points.data(), length, form_c);
     if (count < 0) return fail(errc::too_large, std::string("normalisation: ") + utf8proc_errmsg(count));
     out.append(reinterpret_cast<const char*>(points.data()), static_cast<std::size_t>(count));
     return {};

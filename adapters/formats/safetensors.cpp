@@ -24,9 +24,9 @@ error system_error(const std::string& path, std::string_view action) {
     return fail(code, path + ": " + std::string(action) + ": " + std::strerror(number));
 }
 
-error about_file(const std::string& path, error failure) {
-    failure.context = path + ": " + failure.context;
-    return failure;
+error damaged(errc code, const std::string& path, const std::string& reason) {
+    const char* fix = code == errc::out_of_memory ? "" : "; write or copy the file again";
+    return fail(code, path + ": " + reason + fix);
 }
 
 // Linux moves at most 2 GiB - 4 KiB per call, so every transfer is a loop.
@@ -70,17 +70,19 @@ result<std::uint64_t> regular_file_bytes(int fd, const std::string& path) {
 result<std::uint64_t> read_header_length(int fd, const std::string& path, std::uint64_t file_bytes,
                                          std::uint64_t header_bytes_max) {
     if (file_bytes < 8)
-        return fail(errc::truncated,
-                    path + ": has " + std::to_string(file_bytes) + " bytes, a header needs 8 and more");
+        return damaged(errc::truncated, path,
+                       "has " + std::to_string(file_bytes) + " bytes, a header needs 8 and more");
     std::array<std::byte, 8> raw{};
     if (const auto ok = read_fully(fd, path, 0, raw); !ok) return ok.error();
     const std::uint64_t length = little_endian(raw);
     if (length > header_bytes_max)
-        return fail(errc::too_large, path + ": announces a header of " + std::to_string(length) +
-                                         " bytes, the limit is " + std::to_string(header_bytes_max));
+        return damaged(errc::too_large, path,
+                       "announces a header of " + std::to_string(length) + " bytes, the limit is " +
+                           std::to_string(header_bytes_max));
     if (length > file_bytes - 8)
-        return fail(errc::truncated, path + ": announces a header of " + std::to_string(length) + " bytes, only " +
-                                         std::to_string(file_bytes - 8) + " follow");
+        return damaged(errc::truncated, path,
+                       "announces a header of " + std::to_string(length) + " bytes, only " +
+                           std::to_string(file_bytes - 8) + " follow");
     return length;
 }
 
@@ -101,7 +103,7 @@ result<safetensors_reader> safetensors_reader::open(std::string path, std::uint6
         return ok.error();
     reader.data_begin_ = 8 + *length;
     auto header = parse_safetensors_header(text, *size - reader.data_begin_);
-    if (!header) return about_file(reader.path_, header.error());
+    if (!header) return damaged(header.error().code, reader.path_, header.error().context);
     reader.header_ = *std::move(header);
     return reader;
 }
@@ -139,7 +141,7 @@ result<void> safetensors_reader::read(const safetensors_entry& entry, std::uint6
 result<safetensors_writer> safetensors_writer::create(std::string path, std::span<const tensor_spec> tensors,
                                                       const safetensors_metadata& metadata) {
     auto header = build_safetensors_header(tensors, metadata);
-    if (!header) return about_file(path, header.error());
+    if (!header) return fail(header.error().code, path + ": " + header.error().context);
     safetensors_writer writer;
     writer.header_ = *std::move(header);
     for (const tensor_spec& spec : tensors) writer.data_bytes_ += *byte_count(*element_count(spec.shape), spec.dtype);

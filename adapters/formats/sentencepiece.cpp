@@ -65,12 +65,12 @@ public:
         return fail(errc::io_error, program + ": cannot be started: " + std::strerror(code));
     }
 
-    // Errors: errc::internal when the helper has ended, errc::parse_error with its sentence when it refuses.
+    // Errors: errc::corrupt when the helper has ended, errc::parse_error with its sentence when it refuses.
     result<std::string> ask(char what, std::string_view body) {
         spm::frame told;
         if (!spm::send_frame(socket_, what, body) || !spm::receive_frame(socket_, told)) {
             broken_ = true;
-            return fail(errc::internal, "the helper darl-spm ended; the model is damaged or memory ran out");
+            return fail(errc::corrupt, "the helper darl-spm ended: the model is damaged or memory ran out");
         }
         if (told.what != spm::done) return fail(errc::parse_error, "SentencePiece refuses: " + told.body);
         return std::move(told.body);
@@ -144,11 +144,11 @@ private:
         auto made = helper::start(program_);
         if (!made) return made;
         const auto told = (*made)->ask(spm::load, model_);
-        if (!told) return told.error();
+        if (!told) return fail(told.error().code, told.error().context + "; copy the model again");
         if (told->size() != sizeof facts_) return fail(errc::internal, "darl-spm is of another version");
         spm::model_facts facts;
         std::memcpy(&facts, told->data(), sizeof facts);
-        if (facts.pieces <= 0) return fail(errc::parse_error, "the model has no pieces");
+        if (facts.pieces <= 0) return fail(errc::parse_error, "the model has no pieces; copy it again");
         if (pieces_ == 0) facts_ = facts;
         return made;
     }

@@ -14,7 +14,7 @@ namespace darlcore::formats {
 /// running program.
 /// BOS and EOS: what `settings` names (a piece, or `none`), else the model's own.
 /// Errors: errc::unsupported (no helper in this build), errc::parse_error (not a model), errc::invalid_argument
-/// (settings), errc::internal (the helper ended); the context names the file.
+/// (settings), errc::corrupt (the helper ended); the context names the file.
 result<std::unique_ptr<tokenizer>> open_sentencepiece(std::string model, const std::string& name,
                                                       const tokenizer_settings& settings);
 

@@ -7,7 +7,6 @@
 #include <sys/stat.h>
 
 #include <algorithm>
-#include <array>
 #include <bit>
 #include <cstring>
 #include <set>
@@ -21,7 +20,7 @@ namespace {
 
 constexpr std::size_t open_files_max = 128;
 constexpr std::uint64_t piece_bytes = 256U << 10U;  // stays in the second-level cache
-constexpr std::size_t buffer_bytes = 24U << 10U;    // stays in the first-level cache
+constexpr std::size_t ids_at_once = 8U << 10U;      // as numbers they stay in the first-level cache
 
 // 16-bit ids to numbers, as many as fill whole vectors; gives how many. With the instructions of the processor at hand:
 // the baseline's take three times as long.
@@ -44,7 +43,12 @@ std::size_t widen(const std::byte* raw, std::span<std::uint32_t> out) {
 std::size_t widen(const std::byte*, std::span<std::uint32_t>) { return 0; }
 #endif
 
-// Raw little-endian ids to numbers.
+// Whether the files hold ids as this machine holds numbers of 32 bits.
+bool as_numbers(token_dtype dtype) {
+    return std::endian::native == std::endian::little && dtype == token_dtype::uint32;
+}
+
+// Raw little-endian ids to numbers; raw may be the back of out.
 void decode_ids(const std::byte* raw, token_dtype dtype, std::span<std::uint32_t> out) {
     const auto width = static_cast<std::size_t>(width_bytes(dtype));
     for (std::size_t i = dtype == token_dtype::uint16 ? widen(raw, out) : 0; i < out.size(); ++i) {
@@ -54,21 +58,18 @@ void decode_ids(const std::byte* raw, token_dtype dtype, std::span<std::uint32_t
     }
 }
 
-// Fills `out` with the ids that lie at an offset of a file. Narrow ids come through a buffer that stays in the first
-// cache: what the kernel copies there is still near when it is widened.
+// Fills `out` with the ids that lie at an offset of a file. Narrow ones are read into the back of the place where they
+// belong and widened from the front: no number is written before the bytes under it are used up.
 result<void> read_ids(const posix_file& file, std::uint64_t offset_bytes, token_dtype dtype,
                       std::span<std::uint32_t> out) {
-    const bool as_stored = std::endian::native == std::endian::little && dtype == token_dtype::uint32;
-    if (as_stored) return file.read_at(offset_bytes, std::as_writable_bytes(out));
     const auto width = static_cast<std::size_t>(width_bytes(dtype));
-    alignas(64) std::array<std::byte, buffer_bytes> buffer;
     while (!out.empty()) {
-        const std::size_t count = std::min(out.size(), buffer_bytes / width);
-        const auto raw = std::span(buffer).first(count * width);
+        const auto part = out.first(std::min(out.size(), ids_at_once));
+        const auto raw = std::as_writable_bytes(part).last(part.size() * width);
         if (const auto ok = file.read_at(offset_bytes, raw); !ok) return ok;
-        decode_ids(raw.data(), dtype, out.first(count));
+        if (!as_numbers(dtype)) decode_ids(raw.data(), dtype, part);
         offset_bytes += raw.size();
-        out = out.subspan(count);
+        out = out.subspan(part.size());
     }
     return {};
 }
@@ -95,7 +96,9 @@ result<token_corpus> token_corpus::open(const std::string& path) {
         return text.error();
     }
     auto manifest = parse_manifest(*text);
-    if (!manifest) return fail(manifest.error().code, file + ": " + manifest.error().context);
+    if (!manifest)
+        return fail(manifest.error().code,
+                    file + ": " + manifest.error().context + "; copy the corpus again or make it with darl tokenize");
     token_corpus corpus;
     corpus.folder_ = folder_of(file);
     corpus.manifest_ = *std::move(manifest);
@@ -144,7 +147,7 @@ result<void> token_corpus::check_ids(std::uint64_t first, std::uint64_t count) c
         const std::uint64_t window = p.first + static_cast<std::uint64_t>(bad - ids.begin()) / manifest_.window();
         return fail(errc::corrupt, file.path() + ": window " + std::to_string(window) + " has id " +
                                        std::to_string(*bad) + ", the vocabulary has " +
-                                       std::to_string(manifest_.vocab_size));
+                                       std::to_string(manifest_.vocab_size) + "; tokenize the text again");
     });
 }
 
@@ -209,6 +212,16 @@ result<void> token_corpus::read_windows(std::uint64_t first, std::uint64_t count
         return read_ids(file, p.offset_bytes, manifest_.dtype,
                         out.subspan(static_cast<std::size_t>((p.first - first) * window()),
                                     static_cast<std::size_t>(p.windows * window())));
+    });
+}
+
+result<void> token_corpus::read_stored(std::uint64_t first, std::uint64_t count, std::span<std::byte> out) const {
+    DARLCORE_ASSERT(first <= num_windows() && count <= num_windows() - first);
+    DARLCORE_ASSERT_CMP(out.size(), ==, count * manifest_.window_bytes());
+    return for_pieces(first, count, [&](const posix_file& file, const piece& p) {
+        const std::uint64_t bytes = manifest_.window_bytes();
+        return file.read_at(p.offset_bytes, out.subspan(static_cast<std::size_t>((p.first - first) * bytes),
+                                                        static_cast<std::size_t>(p.windows * bytes)));
     });
 }
 

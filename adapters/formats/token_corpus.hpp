@@ -41,6 +41,10 @@ public:
         return read_windows(index, 1, out);
     }
 
+    /// The same windows as the files hold them: little-endian ids of manifest().dtype, nothing converted or copied.
+    /// Shapes: out [count x manifest().window_bytes()], in bytes. Errors, preconditions: as read_windows.
+    [[nodiscard]] result<void> read_stored(std::uint64_t first, std::uint64_t count, std::span<std::byte> out) const;
+
     /// Identity and content, as sent at register. The content digest of a manifest that has none (pww-tokens-v1) is
     /// computed by reading the whole corpus; keep it. Errors: those of reading.
     [[nodiscard]] digest16 identity() const { return manifest_.corpus(); }

@@ -240,7 +240,10 @@ std::string file_name_of(const std::string& path) { return path.substr(path.rfin
 result<std::unique_ptr<tokenizer>> parse_tokenizer_json(std::string_view text, const std::string& name,
                                                         const tokenizer_settings& settings) {
     auto spec = parse_tokenizer_spec(text);
-    if (!spec) return fail(spec.error().code, name + ": " + spec.error().context);
+    if (!spec) {
+        const char* fix = spec.error().code == errc::parse_error ? "; write or copy the file again" : "";
+        return fail(spec.error().code, name + ": " + spec.error().context + fix);
+    }
     const auto begin = spec->template_begin;
     const auto end = spec->template_end;
     sha256_stream hash;

@@ -22,7 +22,9 @@ constexpr std::size_t stages_max = 16;
 
 error wrong(const std::string& key, const std::string& why) { return fail(errc::parse_error, key + ": " + why); }
 error unsupported(const std::string& key, const std::string& what) {
-    return fail(errc::unsupported, key + ": " + what + " is not implemented, and ids would differ without it");
+    return fail(
+        errc::unsupported,
+        key + ": " + what + " is not implemented, and ids would differ without it; use a tokenizer that does without");
 }
 error at_key(const std::string& key, const error& inner) { return fail(inner.code, key + ": " + inner.context); }
 

@@ -5,15 +5,15 @@
 #include <condition_variable>
 #include <mutex>
 
-#include "backends/torch/bf16.hpp"
+#include "darlcore/merge/conversions.hpp"
 
 namespace darlcore::training {
 
 result<void> communicator::all_reduce_sum_bf16(std::span<std::uint16_t> values) {
     std::vector<float> wide(values.size());
-    std::transform(values.begin(), values.end(), wide.begin(), models::from_bf16);
+    std::transform(values.begin(), values.end(), wide.begin(), f32_from_bf16);
     if (auto ok = all_reduce_sum(std::span<float>(wide)); !ok) return ok;
-    std::transform(wide.begin(), wide.end(), values.begin(), models::to_bf16);
+    std::transform(wide.begin(), wide.end(), values.begin(), bf16_from_f32);
     return {};
 }
 

@@ -20,7 +20,8 @@ struct reading {
     std::string_view source;
 
     [[nodiscard]] error bad(errc code, std::string_view key, std::string_view what) const {
-        return fail(code, std::string(source) + ": key '" + std::string(key) + "' " + std::string(what));
+        const char* fix = code == errc::unsupported ? "; use a model that does without" : "";
+        return fail(code, std::string(source) + ": key '" + std::string(key) + "' " + std::string(what) + fix);
     }
 };
 
@@ -86,7 +87,7 @@ result<void> inner_size(reading& r, std::string_view key, const value& v) {
 
 result<void> must_be_false(reading& r, std::string_view key, const value& v) {
     if (v.is_null() || v.as_bool() == false) return {};
-    return r.bad(errc::unsupported, key, "is switched on and not implemented; only models without it can be used");
+    return r.bad(errc::unsupported, key, "is switched on and not implemented");
 }
 
 result<void> must_be_true(reading& r, std::string_view key, const value& v) {
@@ -271,12 +272,12 @@ const key_rule* find_rule(std::span<const key_rule> rules, std::string_view key)
 result<architecture> kind_of(const value& document, std::string_view source) {
     const value* type = document.find("model_type");
     const std::string* text = type == nullptr ? nullptr : type->as_string();
-    if (text == nullptr) return fail(errc::parse_error, std::string(source) + ": key 'model_type' is missing");
+    if (text == nullptr) return fail(errc::parse_error, std::string(source) + ": key 'model_type' is missing; add it");
     for (const architecture kind :
          {architecture::qwen3, architecture::llama, architecture::gpt2, architecture::resnet18})
         if (*text == word(kind)) return kind;
-    return fail(errc::unsupported,
-                std::string(source) + ": model_type '" + *text + "' is not one of qwen3, llama, gpt2, resnet18");
+    return fail(errc::unsupported, std::string(source) + ": model_type '" + *text +
+                                       "' is not implemented; use a model of qwen3, llama, gpt2 or resnet18");
 }
 
 // The defaults that the usual library assumes for keys that are absent.
@@ -349,10 +350,11 @@ value gpt2_members(const model_config& c) {
 }  // namespace
 
 result<model_config> parse_config(std::string_view json_text, std::string_view source) {
+    constexpr const char* again = "; write or copy the file again";
     const auto document = json::parse(json_text);
-    if (!document) return fail(document.error().code, std::string(source) + ": " + document.error().context);
+    if (!document) return fail(document.error().code, std::string(source) + ": " + document.error().context + again);
     const json::object* members = document->as_object();
-    if (members == nullptr) return fail(errc::parse_error, std::string(source) + ": is not a JSON object");
+    if (members == nullptr) return fail(errc::parse_error, std::string(source) + ": is not a JSON object" + again);
     const auto kind = kind_of(*document, source);
     if (!kind) return kind.error();
     reading r;

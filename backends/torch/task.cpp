@@ -9,20 +9,37 @@
 namespace darlcore::training {
 namespace {
 
+// Ids as the source holds them to the numbers that an embedding takes.
+template <class Id>
+void widen_ids(std::span<const std::byte> ids, std::int64_t* out) {
+    for (std::size_t i = 0; i < ids.size() / sizeof(Id); ++i) {
+        Id id = 0;
+        std::memcpy(&id, ids.data() + i * sizeof id, sizeof id);
+        out[i] = static_cast<std::int64_t>(id);
+    }
+}
+
 class language_task final : public task {
 public:
     language_task(const models::model_config& config, std::uint64_t seq_len)
         : weights_(config), net_(weights_), window_(static_cast<std::int64_t>(seq_len) + 1) {}
 
     [[nodiscard]] models::parameters& weights() override { return weights_; }
-    [[nodiscard]] std::size_t window_bytes() const override { return 4 * static_cast<std::size_t>(window_); }
+    [[nodiscard]] std::size_t window_bytes(std::size_t id_bytes) const override {
+        return id_bytes * static_cast<std::size_t>(window_);
+    }
     [[nodiscard]] std::uint64_t window_tokens() const override { return static_cast<std::uint64_t>(window_ - 1); }
 
     at::Tensor loss_sum(std::span<const std::byte> batch, const at::Tensor& weights, bool) override {
-        const std::int64_t rows = weights.numel();
-        const at::Tensor ids = at::empty({rows, window_}, at::kInt);
-        std::memcpy(ids.data_ptr(), batch.data(), batch.size());
-        return net_.loss_sum(ids.to(at::kLong), weights);
+        const at::Tensor ids = at::empty({weights.numel(), window_}, at::kLong);
+        auto* numbers = static_cast<std::int64_t*>(ids.data_ptr());
+        if (batch.size() == 2 * static_cast<std::size_t>(ids.numel())) {
+            widen_ids<std::uint16_t>(batch, numbers);
+        } else {
+            DARLCORE_ASSERT_CMP(batch.size(), ==, 4 * static_cast<std::size_t>(ids.numel()));
+            widen_ids<std::int32_t>(batch, numbers);
+        }
+        return net_.loss_sum(ids, weights);
     }
 
 private:
@@ -39,7 +56,7 @@ public:
         : weights_(config), net_(weights_), label_smoothing_(label_smoothing) {}
 
     [[nodiscard]] models::parameters& weights() override { return weights_; }
-    [[nodiscard]] std::size_t window_bytes() const override { return 1 + image_bytes; }
+    [[nodiscard]] std::size_t window_bytes(std::size_t) const override { return 1 + image_bytes; }
     [[nodiscard]] std::uint64_t window_tokens() const override { return 1; }
     [[nodiscard]] double correct() const override { return correct_; }
 

@@ -13,8 +13,8 @@ class task {
 public:
     virtual ~task() = default;
     [[nodiscard]] virtual models::parameters& weights() = 0;
-    /// Bytes of a window in the model's form.
-    [[nodiscard]] virtual std::size_t window_bytes() const = 0;
+    /// Bytes of a window in the model's form, with ids of `id_bytes` (2 or 4; pictures have none).
+    [[nodiscard]] virtual std::size_t window_bytes(std::size_t id_bytes) const = 0;
     /// Predicted positions of a window.
     [[nodiscard]] virtual std::uint64_t window_tokens() const = 0;
     /// batch: `weights.numel()` windows one after the other. Sum of weight * loss over them, f64 scalar, differentiable

@@ -58,6 +58,13 @@ result<micro_batch> read_windows(const window_source& source, const std::vector<
     return batch;
 }
 
+result<void> fits(const window_source& source, const task& work, const std::string& whose) {
+    const std::size_t wanted = work.window_bytes(source.id_bytes());
+    if (source.window_bytes() == wanted) return {};
+    return fail(errc::invalid_argument, whose + " windows have " + std::to_string(source.window_bytes()) +
+                                            " bytes, the model reads " + std::to_string(wanted) + ": seq_len differs");
+}
+
 at::Tensor loss_weights(const micro_batch& batch) {
     const at::Tensor weights = at::zeros({static_cast<std::int64_t>(batch.windows)}, at::kFloat);
     weights.narrow(0, 0, static_cast<std::int64_t>(batch.real)).fill_(1.0);
@@ -464,11 +471,7 @@ std::uint64_t inner_trainer::position() const { return state_->global_step; }
 result<phase_summary> inner_trainer::train_phase(std::shared_ptr<const epoch_map> map, const window_source& source,
                                                  const phase_hooks& hooks) {
     DARLCORE_ASSERT(map != nullptr && (state_->ranks.rank() != 0 || hooks.group));
-    if (source.window_bytes() != state_->work->window_bytes()) {
-        return fail(errc::invalid_argument, "the data's windows have " + std::to_string(source.window_bytes()) +
-                                                " bytes, the model reads " +
-                                                std::to_string(state_->work->window_bytes()) + ": seq_len differs");
-    }
+    if (auto ok = fits(source, *state_->work, "the data's"); !ok) return ok.error();
     if (map->parameters().num_samples != source.num_windows()) {
         return fail(errc::corpus_mismatch, "the data has " + std::to_string(source.num_windows()) +
                                                " windows, the run " + std::to_string(map->parameters().num_samples));
@@ -503,11 +506,7 @@ result<models::written_file> inner_trainer::write_weights(const std::string& pat
 std::span<const float> inner_trainer::weights() const { return host(state_->work->weights().flat()); }
 
 result<evaluation> inner_trainer::evaluate(const window_source& source, std::uint64_t windows_max) {
-    if (source.window_bytes() != state_->work->window_bytes()) {
-        return fail(errc::invalid_argument, "the held-out windows have " + std::to_string(source.window_bytes()) +
-                                                " bytes, the model reads " +
-                                                std::to_string(state_->work->window_bytes()) + ": seq_len differs");
-    }
+    if (auto ok = fits(source, *state_->work, "the held-out"); !ok) return ok.error();
     const at::NoGradGuard guard;
     const std::uint64_t windows = std::min(windows_max, source.num_windows());
     double sums[2] = {0.0, 0.0};

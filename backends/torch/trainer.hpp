@@ -23,14 +23,15 @@
 // called trained.
 namespace darlcore::training {
 
-/// Where windows come from. Language models read a window as seq_len + 1 ids of 4 bytes (native i32), resnet18 as one
-/// label byte and 3 x 32 x 32 pixel bytes (the CIFAR-10 record).
+/// Where windows come from. Language models read a window as seq_len + 1 ids of id_bytes() each (native i32 or u16),
+/// resnet18 as one label byte and 3 x 32 x 32 pixel bytes (the CIFAR-10 record).
 class window_source {
 public:
     virtual ~window_source() = default;
     [[nodiscard]] virtual std::uint64_t num_windows() const = 0;
     /// Bytes of one window in the form above.
     [[nodiscard]] virtual std::size_t window_bytes() const = 0;
+    [[nodiscard]] virtual std::size_t id_bytes() const { return 4; }
     /// Preconditions: window < num_windows(), out.size() == window_bytes(). Called from several threads at once.
     [[nodiscard]] virtual result<void> read(std::uint64_t window, std::span<std::byte> out) const = 0;
 };

@@ -1,16 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "backends/torch/weights_io.hpp"
 
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
+
 #include <algorithm>
+#include <array>
+#include <atomic>
 #include <filesystem>
 #include <fstream>
-#include <memory>
+#include <mutex>
 #include <set>
+#include <thread>
 
 #include "adapters/formats/json.hpp"
 #include "adapters/formats/posix_file.hpp"
 #include "adapters/formats/sha256_stream.hpp"
-#include "backends/torch/bf16.hpp"
+#include "backends/host/instruction_set.hpp"
+#include "backends/host/run_threads.hpp"
 #include "backends/torch/init.hpp"
 #include "darlcore/digest.hpp"
 
@@ -22,7 +30,9 @@ using formats::safetensors_reader;
 using specs = std::vector<parameter_spec>;
 
 constexpr std::uint64_t buffer_elements = std::uint64_t{1} << 20U;
-constexpr std::uint64_t read_buffer_elements = 12U << 10U;  // stays in the first-level cache while it is widened
+constexpr std::uint64_t read_buffer_elements = 8U << 10U;  // stays in the first-level cache while it is widened
+constexpr std::uint64_t part_elements = std::uint64_t{1} << 20U;
+constexpr unsigned threads_max = 4;  // memory is the limit: more gain nothing
 
 std::uint64_t total_elements(const specs& all) {
     std::uint64_t n = 0;
@@ -30,30 +40,82 @@ std::uint64_t total_elements(const specs& all) {
     return n;
 }
 
-// One plain loop per kind, so that the compiler makes vectors of it.
-void widen(std::span<const std::uint16_t> in, std::span<float> out, dtype type) {
-    const std::uint16_t* from = in.data();
-    float* to = out.data();
-    if (type == dtype::bf16) {
-        for (std::size_t i = 0; i < in.size(); ++i) to[i] = from_bf16(from[i]);
-    } else {
-        for (std::size_t i = 0; i < in.size(); ++i) to[i] = from_f16(from[i]);
+// bf16 to f32 with stores around the caches: a model is larger than they are, and to fetch its lines in order to write
+// over them would cost as much as the stores. Gives how many were done; the rest is no whole vector.
+#if defined(__x86_64__)
+__attribute__((target("avx2"))) std::size_t widen_by_vectors(const std::byte* raw, std::span<float> out) {
+    std::size_t i = 0;
+    for (; i + 8 <= out.size(); i += 8) {
+        const __m128i narrow = _mm_loadu_si128(reinterpret_cast<const __m128i*>(raw + 2 * i));
+        const __m256i wide = _mm256_slli_epi32(_mm256_cvtepu16_epi32(narrow), 16);
+        _mm256_stream_si256(reinterpret_cast<__m256i*>(out.data() + i), wide);
     }
+    _mm_sfence();
+    return i;
+}
+bool has_vectors() { return __builtin_cpu_supports("avx2"); }
+#else
+std::size_t widen_by_vectors(const std::byte*, std::span<float>) { return 0; }
+bool has_vectors() { return false; }
+#endif
+
+void widen(const std::byte* raw, dtype type, std::span<float> out) {
+    const auto convert = [&](std::size_t first, std::size_t n) {
+        host::best_kernels().convert(raw + 2 * first, type, out.data() + first, dtype::f32, n);
+    };
+    if (type != dtype::bf16 || !has_vectors()) return convert(0, out.size());
+    const std::size_t past = reinterpret_cast<std::uintptr_t>(out.data()) / sizeof(float) % 8;
+    const std::size_t head = std::min(out.size(), (8 - past) % 8);  // up to a border that such stores need
+    convert(0, head);
+    const std::size_t done = head + widen_by_vectors(raw + 2 * head, out.subspan(head));
+    convert(done, out.size() - done);
 }
 
-result<void> read_tensor(const safetensors_reader& file, const formats::safetensors_entry& entry,
-                         std::span<float> out) {
-    if (entry.spec.dtype == dtype::f32) return file.read_all(entry, std::as_writable_bytes(out));
-    std::vector<std::uint16_t> buffer(std::min<std::uint64_t>(read_buffer_elements, out.size()));
-    for (std::size_t first = 0; first < out.size(); first += buffer.size()) {
-        const std::size_t n = std::min(buffer.size(), out.size() - first);
-        const std::span<std::uint16_t> part(buffer.data(), n);
-        if (auto ok = file.read(entry, 2 * first, std::as_writable_bytes(part)); !ok) return ok;
-        widen(part, out.subspan(first, n), entry.spec.dtype);
+// A part of a tensor in a file and its place in memory.
+struct weights_part {
+    const formats::safetensors_entry* entry = nullptr;
+    std::uint64_t first = 0;
+    std::span<float> out;
+};
+
+// f32 goes straight to its place; 16-bit kinds pass through a buffer that stays in the first-level cache.
+result<void> read_part(const safetensors_reader& file, const weights_part& part) {
+    const dtype type = part.entry->spec.dtype;
+    if (type == dtype::f32) return file.read(*part.entry, 4 * part.first, std::as_writable_bytes(part.out));
+    alignas(64) std::array<std::byte, 2 * read_buffer_elements> buffer;
+    for (std::size_t at = 0; at < part.out.size();) {
+        const std::size_t n = std::min<std::size_t>(read_buffer_elements, part.out.size() - at);
+        const auto raw = std::span(buffer).first(2 * n);
+        if (auto ok = file.read(*part.entry, 2 * (part.first + at), raw); !ok) return ok;
+        widen(raw.data(), type, part.out.subspan(at, n));
+        at += n;
     }
     return {};
 }
 
+// Threads take part after part. Of several errors the one of the first part is told.
+result<void> read_parts(const safetensors_reader& file, const std::vector<weights_part>& parts) {
+    std::atomic<std::size_t> next{0};
+    std::mutex mutex;
+    std::size_t failed = parts.size();
+    error why;
+    const auto threads = std::clamp(std::thread::hardware_concurrency(), 1U, threads_max);
+    host::run_on_threads(static_cast<int>(threads), [&] {
+        for (std::size_t i = next++; i < parts.size(); i = next++) {
+            const auto ok = read_part(file, parts[i]);
+            if (ok) continue;
+            const std::lock_guard lock(mutex);
+            if (i < failed) why = ok.error();
+            failed = std::min(failed, i);
+            next = parts.size();
+        }
+    });
+    if (failed < parts.size()) return why;
+    return {};
+}
+
+constexpr const char* no_folder =
+    "; give a model folder with config.json and model.safetensors (darl export makes one)";
 constexpr const char* missing =
     " is missing, config.json asks for it; export the weights again or take the config.json that belongs to them";
 
@@ -75,6 +137,20 @@ result<void> check_entry(const std::string& file, const formats::safetensors_ent
                                            "; take the config.json that belongs to the weights");
 }
 
+// No tensor of the file but those of the specs.
+result<void> nothing_else(const safetensors_reader& file, const specs& all, const std::vector<std::size_t>& found) {
+    if (found.size() == file.header().entries.size()) return {};
+    std::set<std::string> names;
+    for (const std::size_t i : found) names.insert(all[i].name);
+    for (const formats::safetensors_entry& entry : file.header().entries) {
+        if (names.contains(entry.spec.name)) continue;
+        return fail(errc::layout_mismatch, file.path() + ": tensor '" + entry.spec.name +
+                                               "' is not part of the model of config.json; take the config.json that "
+                                               "belongs to the weights");
+    }
+    return {};
+}
+
 result<void> stream_values(formats::safetensors_writer& writer, formats::sha256_stream& digest, dtype type,
                            std::uint64_t first, std::uint64_t end, const flat_source& source) {
     std::vector<float> values(std::min(buffer_elements, end - first));
@@ -85,7 +161,7 @@ result<void> stream_values(formats::safetensors_writer& writer, formats::sha256_
         source(first, part);
         std::span<const std::byte> bytes = std::as_bytes(part);
         if (type == dtype::bf16) {
-            for (std::size_t i = 0; i < n; ++i) narrow[i] = to_bf16(part[i]);
+            host::best_kernels().convert(part.data(), dtype::f32, narrow.data(), dtype::bf16, n);
             bytes = std::as_bytes(std::span<const std::uint16_t>(narrow.data(), n));
         }
         digest.update(bytes);
@@ -230,30 +306,23 @@ result<std::vector<std::size_t>> read_weights(const safetensors_reader& file, co
                                               bool partial) {
     DARLCORE_ASSERT_CMP(flat.size(), ==, total_elements(all));
     std::vector<std::size_t> found;
+    std::vector<weights_part> parts;
     std::uint64_t first = 0;
     for (std::size_t i = 0; i < all.size(); ++i) {
         const auto n = static_cast<std::uint64_t>(all[i].elements());
         const formats::safetensors_entry* entry = file.header().find(all[i].name);
         if (entry != nullptr) {
             if (auto ok = check_entry(file.path(), *entry, all[i]); !ok) return ok.error();
-            if (auto ok = read_tensor(file, *entry, flat.subspan(first, n)); !ok) return ok.error();
+            for (std::uint64_t at = 0; at < n; at += part_elements)
+                parts.push_back({entry, at, flat.subspan(first + at, std::min(part_elements, n - at))});
             found.push_back(i);
         } else if (!partial) {
             return fail(errc::layout_mismatch, file.path() + ": tensor '" + all[i].name + "'" + missing);
         }
         first += n;
     }
-    if (found.size() == file.header().entries.size()) return found;
-    std::set<std::string> names;
-    for (const std::size_t i : found) names.insert(all[i].name);
-    for (const formats::safetensors_entry& entry : file.header().entries) {
-        if (!names.contains(entry.spec.name)) {
-            return fail(errc::layout_mismatch,
-                        file.path() + ": tensor '" + entry.spec.name +
-                            "' is not part of the model of config.json; take the config.json that "
-                            "belongs to the weights");
-        }
-    }
+    if (auto ok = nothing_else(file, all, found); !ok) return ok.error();
+    if (auto ok = read_parts(file, parts); !ok) return ok.error();
     return found;
 }
 
@@ -289,7 +358,7 @@ result<written_file> write_model_folder(const std::string& folder, const model_c
 result<model_config> read_folder_config(const std::string& folder) {
     const std::string path = folder + "/config.json";
     auto text = formats::read_text_file(path, std::uint64_t{1} << 24U);
-    if (!text) return text.error();
+    if (!text) return fail(text.error().code, text.error().context + no_folder);
     return parse_config(*text, path);
 }
 
@@ -306,6 +375,8 @@ result<void> read_folder_weights(const std::string& folder, const specs& all, st
     std::set<std::size_t> found;
     for (const std::string& name : files) {
         auto file = safetensors_reader::open(folder + "/" + name);
+        if (!file && file.error().code == errc::not_found)
+            return fail(errc::not_found, file.error().context + no_folder);
         if (!file) return file.error();
         auto part = read_weights(*file, all, flat, sharded);
         if (!part) return part.error();

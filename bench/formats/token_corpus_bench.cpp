@@ -79,6 +79,21 @@ void plain_read(benchmark::State& state) {
 }
 BENCHMARK(plain_read)->Arg(50'000)->Arg(150'000);
 
+// As the files hold them.
+void read_stored(benchmark::State& state) {
+    const auto corpus = token_corpus::open(corpus_of(state.range(0)).folder()).value();
+    std::vector<std::byte> raw(static_cast<std::size_t>(windows_per_read * corpus.manifest().window_bytes()));
+    std::uint64_t at = 0;
+    for (auto _ : state) {
+        corpus.read_stored(at * windows_per_read, windows_per_read, raw).value();
+        benchmark::DoNotOptimize(raw.data());
+        at = (at + 1) % (windows_of(state.range(0)) / windows_per_read);
+    }
+    state.SetBytesProcessed(state.iterations() * static_cast<std::int64_t>(raw.size()));
+}
+BENCHMARK(read_stored)->Arg(50'000)->Arg(150'000);
+
+// As numbers of 32 bits.
 void read_windows(benchmark::State& state) {
     const auto corpus = token_corpus::open(corpus_of(state.range(0)).folder()).value();
     std::vector<std::uint32_t> ids(static_cast<std::size_t>(windows_per_read * (seq_len + 1)));
@@ -92,6 +107,20 @@ void read_windows(benchmark::State& state) {
     state.SetBytesProcessed(state.iterations() * bytes);
 }
 BENCHMARK(read_windows)->Arg(50'000)->Arg(150'000);
+
+// Plain reads of single windows, in the order of read_single_windows.
+void plain_read_single(benchmark::State& state) {
+    const auto& corpus = corpus_of(state.range(0));
+    const auto file = posix_file::open_for_reading(corpus.folder() + "/tokens-00000.bin").value();
+    std::vector<std::byte> raw(static_cast<std::size_t>((seq_len + 1) * (state.range(0) < 65536 ? 2 : 4)));
+    xoshiro256 random(2);
+    for (auto _ : state) {
+        file.read_at(random.below(windows_of(state.range(0))) * raw.size(), raw).value();
+        benchmark::DoNotOptimize(raw.data());
+    }
+    state.SetBytesProcessed(state.iterations() * static_cast<std::int64_t>(raw.size()));
+}
+BENCHMARK(plain_read_single)->Arg(50'000)->Arg(150'000);
 
 // As a trainer reads: one window here, one there.
 void read_single_windows(benchmark::State& state) {

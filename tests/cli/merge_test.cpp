@@ -9,6 +9,7 @@
 #include "darlcore/hex.hpp"
 #include "darlcore/testing/budget.hpp"
 #include "tests/cli/run_darl.hpp"
+#include "tests/formats/bad_headers.hpp"
 #include "tests/host/merge_fixture.hpp"
 
 namespace {
@@ -155,6 +156,23 @@ TEST(darl_merge, bad_input_names_itself_and_exits_with_2) {
         EXPECT_EQ(outcome.out, "");
     }
     EXPECT_EQ(s.files_in_folder(), 4U);
+}
+
+TEST(darl_merge, each_malformed_file_ends_with_2_named_with_a_fix_and_nothing_written) {
+    command_scene s;
+    s.v.reset();
+    s.write_command();
+    const std::size_t files = s.files_in_folder();
+    for (const auto& bad : darlcore::testing::bad_headers()) {
+        std::ofstream(s.dir.file("w"), std::ios::binary) << darlcore::testing::file_of(bad);
+        const auto outcome = run_darl(s.arguments);
+        EXPECT_EQ(outcome.status, 2) << bad.about << ": " << outcome.err;
+        EXPECT_EQ(outcome.out, "") << bad.about;
+        for (const std::string& named :
+             {s.dir.file("w") + ": ", std::string(bad.reason), std::string("copy the file again")})
+            EXPECT_NE(outcome.err.find(named), std::string::npos) << bad.about << ": " << outcome.err;
+        EXPECT_EQ(s.files_in_folder(), files) << bad.about;
+    }
 }
 
 TEST(darl_merge, without_json_a_person_reads_who_was_used_and_who_was_not) {

@@ -111,4 +111,42 @@ TEST(darl_tokenize, reads_tokenizer_files_and_names_the_tokens_around_documents)
     }
 }
 
+// Files cut short or with a letter changed: refused by name with a fix and exit code 2, or read as something else that
+// is whole; the output appears only when the pass ends well.
+TEST(darl_tokenize, damaged_files_are_named_exit_with_2_and_leave_nothing) {
+    const temp_folder temp;
+    write_text(temp.file("a.txt"), "hello world, hello world");
+    const std::string folder = DARLCORE_TEST_DATA "/tokenizers/";
+    std::vector<std::pair<std::string, std::string>> bad = {
+        {"t.json", "{\"model\":{}}"}, {"t.json", "[1]"}, {"t.json", ""}, {"t.model", "\n"}, {"t.model", "\nxyz"}};
+    for (const char* name : {"gpt2.tokenizer.json", "llama3.tokenizer.json"}) {
+        const std::string whole = file_text(folder + name);
+        for (std::size_t k = 1; k < 8; ++k) bad.emplace_back("t.json", whole.substr(0, whole.size() * k / 8));
+    }
+#ifdef DARL_HAS_SPM
+    const std::string model = file_text(folder + "spm_bpe.model");
+    for (std::size_t k = 1; k < 6; ++k) bad.emplace_back("t.model", model.substr(0, model.size() * k / 7));
+#endif
+    for (const auto& [name, text] : bad) {
+        write_text(temp.file(name), text);
+        const auto seen = run_darl({"tokenize", "--input", temp.file("a.txt"), "--tokenizer", temp.file(name), "--out",
+                                    temp.file("c"), "--seq-len", "4"});
+        EXPECT_EQ(seen.status, 2) << text.size() << ": " << seen.err;
+        EXPECT_EQ(seen.out, "");
+        EXPECT_NE(seen.err.find(name), std::string::npos) << seen.err;
+        const auto fix = [&](const char* words) { return seen.err.find(words) != std::string::npos; };
+        EXPECT_TRUE(fix("copy the") || fix("copy it") || fix("convert it") || fix("use a tokenizer")) << seen.err;
+        std::filesystem::remove(temp.file(name));
+        EXPECT_EQ(std::distance(std::filesystem::directory_iterator(temp.path()), {}), 1) << seen.err;
+    }
+    write_text(temp.file("d.idx"), "MMIDIDX");
+    write_text(temp.file("d.bin"), "12");
+    const auto seen = run_darl({"tokenize", "--input", temp.file("d"), "--format", "megatron", "--tokenizer", "bytes",
+                                "--out", temp.file("c"), "--seq-len", "4"});
+    EXPECT_EQ(seen.status, 2);
+    EXPECT_NE(seen.err.find("d.idx: "), std::string::npos) << seen.err;
+    EXPECT_NE(seen.err.find("copy both files again"), std::string::npos) << seen.err;
+    EXPECT_FALSE(std::filesystem::exists(temp.file("c")));
+}
+
 }  // namespace

@@ -97,6 +97,26 @@ TEST(form_c, composes_orders_and_leaves_the_rest) {
     EXPECT_EQ(nfc("e\xcc\x81 and e\xcc\x81"), "\xc3\xa9 and \xc3\xa9");      // several runs
 }
 
+// Red, by the time limit of the tests, when the library orders the marks: its way takes quadratic time, hours for
+// these.
+TEST(form_c, orders_a_million_marks) {
+    constexpr std::size_t marks = 1'000'000;
+    std::string text = "e";
+    std::string below, above;
+    for (std::size_t i = 0; i < marks / 2; ++i) {
+        text += "\xcc\x81\xcc\xa3";  // above (class 230), below (class 220)
+        below += "\xcc\xa3";
+        above += "\xcc\x81";
+    }
+    // e and the first mark below are one character, the others follow class by class
+    EXPECT_EQ(nfc(text), "\xe1\xba\xb9" + below.substr(2) + above);
+}
+
+TEST(form_c, keeps_marks_of_one_class_as_they_came) {
+    EXPECT_EQ(nfc("q\xcc\x81\xcc\x80\xcc\xa3\xcc\x88\xcc\xb1"), "q\xcc\xa3\xcc\xb1\xcc\x81\xcc\x80\xcc\x88");
+    EXPECT_EQ(nfc("q\xcc\x81\xcc\x80 \xcc\x80\xcc\x81"), "q\xcc\x81\xcc\x80 \xcc\x80\xcc\x81");
+}
+
 TEST(form_c, is_a_fixed_point) {
     const std::string text = "a\xcc\x88\xcc\xa3 \xe1\x84\x92\xe1\x85\xa1 \xf0\x9f\x98\x80 \xe2\x80\x99s e\xcc\x81";
     EXPECT_EQ(nfc(nfc(text)), nfc(text));

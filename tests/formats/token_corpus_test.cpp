@@ -239,7 +239,26 @@ DARLCORE_PROPERTY(token_corpora, any_window_range_reads_as_it_was_written, 50, (
     std::vector<std::uint32_t> out(static_cast<std::size_t>(count * (seq_len + 1)));
     RC_ASSERT(corpus.read_windows(first, count, out).has_value());
     RC_ASSERT(std::equal(out.begin(), out.end(), ids.begin() + static_cast<std::ptrdiff_t>(first * (seq_len + 1))));
+    const auto width = static_cast<std::size_t>(width_bytes(corpus.manifest().dtype));
+    std::vector<std::byte> stored(out.size() * width);
+    RC_ASSERT(corpus.read_stored(first, count, stored).has_value());
+    for (std::size_t i = 0; i < out.size(); ++i) {
+        std::uint32_t id = 0;
+        std::memcpy(&id, stored.data() + i * width, width);  // little-endian
+        RC_ASSERT(id == out[i]);
+    }
     RC_ASSERT(corpus.verify_all().has_value());
+}
+
+// Longer than what is widened at once, and no multiple of it or of a vector.
+TEST(token_corpora, long_windows_are_widened_piece_by_piece) {
+    const temp_folder temp;
+    const auto ids = random_ids(3 * 20'011, 65'000, 3);
+    write_corpus(temp.file("c"), settings(20'010, 65'000), ids);
+    const auto corpus = token_corpus::open(temp.file("c")).value();
+    std::vector<std::uint32_t> all(ids.size());
+    corpus.read_windows(0, 3, all).value();
+    EXPECT_EQ(all, ids);
 }
 
 }  // namespace

@@ -7,7 +7,7 @@
 #include <numeric>
 #include <thread>
 
-#include "backends/torch/bf16.hpp"
+#include "darlcore/merge/conversions.hpp"
 
 namespace {
 
@@ -74,9 +74,9 @@ TEST_P(communicators, collectives_give_the_exact_answers) {
         for (std::size_t i = 0; i < 3; ++i)
             EXPECT_EQ(mine[i], static_cast<float>(n * (3 * c.rank() + i)) + static_cast<float>(id_sum));
 
-        std::vector<std::uint16_t> halves{models::to_bf16(0.5F + static_cast<float>(c.rank()))};
+        std::vector<std::uint16_t> halves{bf16_from_f32(0.5F + static_cast<float>(c.rank()))};
         ASSERT_TRUE(c.all_reduce_sum_bf16(halves));
-        EXPECT_EQ(models::from_bf16(halves[0]), 0.5F * static_cast<float>(n) + static_cast<float>(id_sum));
+        EXPECT_EQ(f32_from_bf16(halves[0]), 0.5F * static_cast<float>(n) + static_cast<float>(id_sum));
         ASSERT_TRUE(c.barrier());
     });
 }

@@ -6,9 +6,9 @@
 #include <cmath>
 #include <fstream>
 
-#include "backends/torch/bf16.hpp"
 #include "backends/torch/init.hpp"
 #include "backends/torch/language_model.hpp"
+#include "darlcore/merge/conversions.hpp"
 #include "temp_folder.hpp"
 
 namespace {
@@ -44,29 +44,6 @@ flat_source from(const std::vector<float>& values) {
     };
 }
 
-TEST(bf16, rounds_to_nearest_even_and_keeps_special_values) {
-    EXPECT_EQ(to_bf16(1.5F), 0x3fc0);
-    EXPECT_EQ(to_bf16(1.00390625F), 0x3f80);  // tie, down to even
-    EXPECT_EQ(to_bf16(1.01171875F), 0x3f82);  // tie, up to even
-    EXPECT_EQ(to_bf16(-0.0F), 0x8000);
-    EXPECT_EQ(to_bf16(3.4e38F), 0x7f80);
-    EXPECT_EQ(to_bf16(0x1p-149F * 40000), 0x0001);  // denormals are kept
-    EXPECT_TRUE(std::isnan(from_bf16(to_bf16(std::bit_cast<float>(0x7f800001U)))));
-    for (std::uint32_t b = 0; b < 0x10000; ++b) {
-        const auto bits = static_cast<std::uint16_t>(b);
-        if (std::isnan(from_bf16(bits))) continue;
-        ASSERT_EQ(to_bf16(from_bf16(bits)), bits);
-    }
-}
-
-TEST(bf16, half_precision_values_are_exact) {
-    EXPECT_EQ(from_f16(0x3c00), 1.0F);
-    EXPECT_EQ(from_f16(0xc000), -2.0F);
-    EXPECT_EQ(from_f16(0x0001), 0x1p-24F);
-    EXPECT_EQ(from_f16(0x7bff), 65504.0F);
-    EXPECT_TRUE(std::isinf(from_f16(0x7c00)));
-}
-
 TEST(weights_io, a_written_file_reads_back_to_the_bit) {
     const temp_folder folder;
     const auto specs = parameter_specs(tiny());
@@ -89,7 +66,100 @@ TEST(weights_io, bf16_files_hold_the_rounded_values) {
     ASSERT_TRUE(write_weights(folder / "w", specs, dtype::bf16, {}, from(values)));
     std::vector<float> again(values.size());
     ASSERT_TRUE(read_weights(*formats::safetensors_reader::open(folder / "w"), specs, again));
-    for (std::size_t i = 0; i < values.size(); ++i) ASSERT_EQ(again[i], from_bf16(to_bf16(values[i])));
+    for (std::size_t i = 0; i < values.size(); ++i) ASSERT_EQ(again[i], f32_from_bf16(bf16_from_f32(values[i])));
+}
+
+// A file with one tensor of these bytes.
+void write_tensor(const std::string& path, dtype type, std::span<const std::byte> bytes) {
+    const std::vector<tensor_spec> specs{{"a", type, {bytes.size() / 2}}};
+    auto writer = formats::safetensors_writer::create(path, specs, {}).value();
+    writer.write(bytes).value();
+    writer.finish().value();
+}
+
+TEST(weights_io, every_16_bit_value_is_widened_exactly) {
+    const temp_folder folder;
+    // more than one part that a thread takes, and a last piece of no whole vector
+    std::vector<std::uint16_t> stored((1U << 20U) + (1U << 16U) + 13);
+    for (std::size_t i = 0; i < stored.size(); ++i) stored[i] = static_cast<std::uint16_t>(i * 40'503U);
+    const std::vector<parameter_spec> specs{
+        {"a", {static_cast<std::int64_t>(stored.size())}, init_rule::zeros, 0.0, true}};
+    for (const dtype type : {dtype::bf16, dtype::f16}) {
+        const std::string path = folder / std::string(word(type));
+        write_tensor(path, type, std::as_bytes(std::span(stored)));
+        std::vector<float> read(stored.size());
+        ASSERT_TRUE(read_weights(*formats::safetensors_reader::open(path), specs, read));
+        for (std::size_t i = 0; i < stored.size(); ++i) {
+            const float wanted = type == dtype::bf16 ? f32_from_bf16(stored[i]) : f32_from_f16(stored[i]);
+            if (std::isnan(wanted)) {
+                ASSERT_TRUE(std::isnan(read[i])) << i;
+            } else {
+                ASSERT_EQ(std::bit_cast<std::uint32_t>(read[i]), std::bit_cast<std::uint32_t>(wanted)) << i;
+            }
+        }
+    }
+}
+
+// Threads read parts of the file at once; the error is the one that reading from the front would meet.
+TEST(weights_io, a_file_cut_while_it_is_read_is_told_by_its_end) {
+    const temp_folder folder;
+    const std::vector<std::uint16_t> zeros(5U << 20U);
+    write_tensor(folder / "w", dtype::bf16, std::as_bytes(std::span(zeros)));
+    const auto file = formats::safetensors_reader::open(folder / "w").value();
+    const std::uint64_t end = file.data_begin() + (3U << 20U) + 100;
+    std::filesystem::resize_file(folder / "w", end);
+    const std::vector<parameter_spec> specs{
+        {"a", {static_cast<std::int64_t>(zeros.size())}, init_rule::zeros, 0.0, true}};
+    std::vector<float> read(zeros.size());
+    for (int run = 0; run < 20; ++run) {
+        const auto seen = read_weights(file, specs, read);
+        ASSERT_FALSE(seen);
+        EXPECT_EQ(seen.error().code, errc::short_read);
+        EXPECT_NE(seen.error().context.find("ends at byte " + std::to_string(end)), std::string::npos)
+            << seen.error().context;
+    }
+}
+
+// A line of /proc/self/status in bytes.
+std::uint64_t resident(const std::string& key) {
+    std::ifstream status("/proc/self/status");
+    for (std::string line; std::getline(status, line);)
+        if (line.starts_with(key)) return 1024 * std::stoull(line.substr(key.size()));
+    return 0;
+}
+
+// The highest resident memory during `work`, less what it was before.
+std::uint64_t peak_of(const std::function<void()>& work) {
+    std::ofstream("/proc/self/clear_refs") << 5;
+    const std::uint64_t before = resident("VmRSS:");
+    work();
+    return resident("VmHWM:") - std::min(before, resident("VmHWM:"));
+}
+
+// Red when a tensor, a file or the model is held twice at any time: the largest tensor alone has 24 MiB.
+TEST(weights_io, a_load_takes_the_model_and_one_buffer) {
+    if (resident("VmHWM:") == 0) GTEST_SKIP() << "this system tells no peak of resident memory";
+    const temp_folder folder;
+    constexpr std::uint64_t buffer = std::uint64_t{2} << 20U;  // the threads' own pages in it
+    const auto config = flavour("debug-3m", 32'768).value();
+    const auto specs = parameter_specs(config);
+    const auto model = 4 * static_cast<std::uint64_t>(parameter_count(config));
+    const flat_source zeros = [](std::uint64_t, std::span<float> out) { std::fill(out.begin(), out.end(), 0.5F); };
+    ASSERT_TRUE(write_weights(folder / "f32", specs, dtype::f32, {}, zeros));
+    ASSERT_TRUE(write_weights(folder / "bf16", specs, dtype::bf16, {}, zeros));
+    ASSERT_TRUE(write_model_folder(folder / "one", config, zeros));
+    ASSERT_TRUE(write_model_folder(folder / "shards", config, zeros, model / 4));
+    std::vector<float> flat(model / 4, 1.0F);
+    for (const char* name : {"f32", "bf16"}) {
+        const auto peak = peak_of(
+            [&] { EXPECT_TRUE(read_weights(*formats::safetensors_reader::open(folder / name), specs, flat)) << name; });
+        EXPECT_LE(peak, buffer) << name;
+    }
+    ASSERT_TRUE(language_model::create(tiny(), 1));  // what the library itself takes at its first use
+    for (const char* name : {"one", "shards"}) {
+        EXPECT_LE(peak_of([&] { EXPECT_TRUE(language_model::open(folder / name)) << name; }), model + buffer) << name;
+    }
+    EXPECT_GT(peak_of([&] { std::vector<float>(model / 4, 1.0F).swap(flat); }), model / 2) << "the peak is seen";
 }
 
 TEST(weights_io, a_missing_an_extra_and_a_reshaped_tensor_are_named) {
