@@ -32,6 +32,21 @@ TEST(planner_vectors, discounts_and_their_refusals) {
         EXPECT_FALSE(discounted_wait_s(bad, 0.5, 0.5).has_value()) << bad << ": no wait known is not a wait of 0";
 }
 
+// Seen red: a throughput of 1e-320 made steps without end, which balancing does not take.
+TEST(costs, a_step_or_an_overhead_beyond_any_run_is_refused_by_its_key) {
+    for (const double seq_per_s : {1e-320, 1e-9, 1e300, 0.0, -1.0, std::nan("")}) {
+        calibration c = calibration_of_vectors();
+        c.geometries["snellius@4"].seq_per_s = seq_per_s;
+        const auto cost = cost_of(c, "snellius", 4);
+        ASSERT_FALSE(cost.has_value()) << seq_per_s;
+        EXPECT_NE(cost.error().context.find("snellius"), std::string::npos);
+    }
+    calibration c = calibration_of_vectors();
+    EXPECT_TRUE(cost_of(c, "snellius", 4).has_value());
+    c.eval_windows = 1e12;
+    EXPECT_FALSE(cost_of(c, "snellius", 4).has_value());
+}
+
 TEST(arguments, only_listed_characters_pass) {
     const std::string plain = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_.,:=+@%/[]-";
     EXPECT_TRUE(is_plain_argument(plain));

@@ -72,6 +72,9 @@ struct member_cost {
     double overhead_s = 0;
 };
 
+/// Thirty years: no step and no overhead takes longer.
+inline constexpr double seconds_max = 1e9;
+
 /// The cost of (site, gpus) by the calibration: o = transfer + eval_fixed + V / (speedup * seq_per_s).
 /// Errors: errc::not_found naming what the calibration lacks; errc::invalid_argument for a figure that is not positive
 /// and finite.
@@ -88,10 +91,13 @@ inline result<member_cost> cost_of(const calibration& c, std::string_view site, 
     const bool rate_ok = std::isfinite(g->second.seq_per_s) && g->second.seq_per_s > 0 && g->second.batch > 0;
     if (!rate_ok)
         return fail(errc::invalid_argument, "throughput and batch of " + key + " must be positive and finite");
-    const auto duration_ok = [](double v) { return std::isfinite(v) && v >= 0; };
+    if (!(g->second.step_s() >= 1e-9 && g->second.step_s() <= seconds_max))
+        return fail(errc::invalid_argument, "a step of " + key + " (batch / seq_per_s) must take 1e-9 to 1e9 seconds");
+    const auto duration_ok = [](double v) { return v >= 0 && v <= seconds_max; };
     if (!duration_ok(transfer->second) || !duration_ok(eval->second) || !duration_ok(c.merge_s) ||
-        !duration_ok(c.join_stall_s) || !duration_ok(c.eval_windows) || !(c.eval_speedup > 0))
-        return fail(errc::invalid_argument, "overheads of site " + std::string(site) + " must be finite and 0 or more");
+        !duration_ok(c.join_stall_s) || !duration_ok(c.eval_windows) || !(c.eval_speedup > 0) ||
+        !duration_ok(c.eval_windows / (c.eval_speedup * g->second.seq_per_s)))
+        return fail(errc::invalid_argument, "overheads of site " + std::string(site) + " must lie between 0 and 1e9 s");
     member_cost m;
     m.step_s = g->second.step_s();
     m.batch = g->second.batch;
