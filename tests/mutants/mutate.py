@@ -32,6 +32,8 @@ MUTANTS = {
     "the_startup_is_free": (PLAN + "capacity.hpp", "startup_h_(s.startup_h),", "startup_h_(0),", "tests/plan/waterfill_test.cpp"),
     "a_link_may_be_longer_than_the_walltime": (PLAN + "capacity.hpp", "std::min(s.link_h, s.walltime_h)", "s.link_h", "tests/plan/waterfill_test.cpp"),
     "a_minimum_above_the_work_is_assigned": (PLAN + "waterfill.hpp", "if (s.min_units > r.units) {", "if (false) {", "tests/plan/waterfill_test.cpp"),
+    "ties_are_given_back_by_the_earlier_site": (PLAN + "waterfill.hpp", "return a->site->site->site > b->site->site->site;", "return a->site->site->site < b->site->site->site;", "tests/plan/waterfill_vectors_test.cpp"),
+    "more_is_assigned_than_is_needed": (PLAN + "waterfill.hpp", "    drop_unneeded(f, goal);\n", "", "tests/plan/waterfill_vectors_test.cpp"),
     # rounds and campaign
     "balance_rounds_down": (PLAN + "round_cost.hpp", "std::floor(slowest / step_s[i] + 0.5)", "std::floor(slowest / step_s[i])", "tests/plan/small_vectors_test.cpp"),
     "a_cold_join_costs_nothing": (PLAN + "campaign_run.hpp", "d.stall_s = m_.join_stall_s;", "d.stall_s = 0;", "tests/plan/campaign_test.cpp"),
@@ -60,6 +62,7 @@ MUTANTS = {
     "a_shape_takes_any_character": (SLURM + "shape.cpp", "if (!plan::is_plain_argument(text))", "if (false)", "tests/slurm/collector_test.cpp"),
     "a_node_range_is_one_shape": (SLURM + "shape.cpp", "if (contains(nodes, \"-\") && nodes.front() != '-')", "if (false)", "tests/slurm/cases_test.cpp"),
     "the_environment_of_a_job_leaks": (SLURM + "runner.cpp", "starts_with(e, \"SBATCH_\") ||", "", "tests/slurm/runner_test.cpp"),
+    "the_token_reaches_the_batch_system": (SLURM + "runner.cpp", "starts_with(e, \"DARL_TOKEN=\")", "false", "tests/slurm/runner_test.cpp"),
     "a_record_sent_again_is_kept_twice": (SLURM + "probe_store.cpp", "if (ids_.count(key_of(r)) != 0 || ", "if (", "tests/slurm/probe_store_test.cpp"),
     "a_prediction_is_discounted_by_the_newest_gamma": (SLURM + "probe_store.cpp", "s.type == \"start\" || s.collected_s > submit_s", "s.type == \"start\" || (!usage && s.collected_s > submit_s)", "tests/slurm/probe_store_test.cpp"),
     "old_months_are_not_looked_at": (SLURM + "probe_store.cpp", "read_file(file_of(r), now_s, true);  // an old record sent again is found in its month", "", "tests/slurm/probe_store_test.cpp"),

@@ -38,6 +38,7 @@ TEST(runner, the_environment_of_a_surrounding_job_does_not_leak) {
     for (const char* kept : {"SLURM_CONF=/x/slurm.conf", "LC_ALL=C\n", "TZ=UTC\n", "SLURM_TIME_FORMAT=%s"})
         EXPECT_NE(a.out.find(kept), std::string::npos) << kept;
     EXPECT_EQ(a.out.find("Amsterdam"), std::string::npos);
+    EXPECT_EQ(a.out.find("DARL_TOKEN"), std::string::npos) << "sbatch would hand it on to jobs";
 }
 
 TEST(runner, the_streams_stay_apart_and_stdin_is_empty) {

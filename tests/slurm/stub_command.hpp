@@ -42,6 +42,7 @@ public:
                 "HOME=/",
                 "SLURM_JOB_ID=7",
                 "SBATCH_ACCOUNT=other",
+                "DARL_TOKEN=secret",
                 "SLURM_CONF=/x/slurm.conf",
                 "TZ=Europe/Amsterdam"};
     }
