@@ -4,6 +4,8 @@
 
 #include <gtest/gtest.h>
 
+#include "darlcore/hex.hpp"
+#include "darlcore/merge/model_layout.hpp"
 #include "tests/asio/round_fixture.hpp"
 
 namespace {
@@ -64,6 +66,55 @@ TEST_F(round_over_http, a_contribution_uploaded_across_restarts_becomes_the_next
     restart();
     EXPECT_EQ(get(*client_, "/round").body.at("generation").as_u64(), 1U);
     EXPECT_EQ(server_->stop(), 0) << server_->log();
+}
+
+TEST_F(round_over_http, the_meta_of_a_generation_says_what_it_was_made_of) {
+    begin_run();
+    const json::value leases = claims();
+    const client::upload_job delta = make_delta(2.0F);
+    ASSERT_EQ(patch(announce(delta), 0, read_file(delta.path)).status, 200);
+    const auto pledged = ask("/round/contribute", body_of_site({{"id", "phase-1"},
+                                                                {"base_generation", 0},
+                                                                {"sha256", delta.sha256},
+                                                                {"codec", "f32"},
+                                                                {"tokens", 320},
+                                                                {"steps", 1},
+                                                                {"loss_sum", 1.0},
+                                                                {"loss_count", 1},
+                                                                {"leases", leases}}));
+    ASSERT_EQ(pledged.status, 200) << json::dump(pledged.body);
+    json::value round;
+    do {
+        round = get(*client_, "/round").body;
+    } while (round.at("generation").as_u64() == 0U);
+    const std::string made = folder_ / "state/model/gen-000000000001/";
+    const json::value meta = json::parse(read_file(made + "meta.json")).value();
+    EXPECT_EQ(*meta.at("run_id").as_string(), run_id_);
+    EXPECT_EQ(meta.at("generation").as_u64(), 1U);
+    EXPECT_EQ(meta.at("parent").as_u64(), 0U);
+    EXPECT_EQ(meta.at("global_step").as_u64(), 1U);
+    EXPECT_EQ(meta.at("tokens_total").as_u64(), pledged.body.at("weight_tokens").as_u64());
+    EXPECT_EQ(meta.at("policy").at("eta").as_double(), 1.0);
+    EXPECT_EQ(meta.at("eta_used").as_double(), 1.0);
+    const tensor_spec table{"w", dtype::f32, {weights}};
+    EXPECT_EQ(*meta.at("layout_digest").as_string(), to_hex(model_layout::make({table})->digest()));
+    ASSERT_EQ(meta.at("contributions").size(), 1U);
+    const json::value& used = meta.at("contributions").as_array()->front();
+    EXPECT_EQ(*used.at("site").as_string(), "alpha");
+    EXPECT_EQ(*used.at("sha256").as_string(), delta.sha256);
+    EXPECT_EQ(used.at("share").as_double(), 1.0);
+    EXPECT_EQ(used.at("drift").as_double(), 2.0) << "deltas of 2 on weights of 1";
+    const json::value& files = meta.at("files");
+    for (const char* name : {"global.safetensors", "velocity.safetensors", "wire.safetensors"}) {
+        const std::string bytes = read_file(made + name);
+        EXPECT_EQ(files.at(name).at("bytes").as_u64(), bytes.size()) << name;
+        storage::sha256 one_part;  // the file is shorter than 16 MiB
+        one_part.update(bytes);
+        if (std::string_view(name).starts_with("wire"))
+            EXPECT_EQ(*files.at(name).at("sha256").as_string(), one_part.hex());
+        else
+            EXPECT_EQ(*files.at(name).at("parts_sha256").as_string(), storage::sha256_hex(one_part.digest())) << name;
+    }
 }
 
 TEST_F(round_over_http, wrong_parts_are_refused_with_their_codes) {
