@@ -376,6 +376,34 @@ TEST(session, an_unsent_contribution_is_offered_first_if_its_generation_is_still
     }
 }
 
+// A phase begun here would be trained from a generation whose merge is under way.
+TEST(session, a_site_that_scores_while_it_waits_goes_on_waiting_and_does_not_train_on_its_last_duty) {
+    hand h;
+    h.to_building();
+    h.grant({h.record(1, 0, 4)});
+    h.reserve_as_asked();
+    h.expect<action::train_group>();
+    h.expect<action::end_phase>();
+    h.feed(event::phase_finished{h.done(1)});
+    h.expect<action::upload>();
+    h.feed(event::uploaded{});
+    h.expect_call<ledger::contribute_request>();
+    h.answer(ledger::contribute_reply{});
+    h.expect_call<ledger::poll_request>();
+    round::poll_answer wait;
+    wait.action = round::poll_action::wait;
+    wait.reason = round::wait_reason::contributed;
+    wait.current = generation{3};
+    wait.evaluate = true;
+    h.answer(wait);
+    EXPECT_EQ(h.expect<action::evaluate>().current, generation{3});
+    h.feed(event::evaluated{1.0, 10, 1});
+    h.expect_call<ledger::evaluation_request>();
+    h.answer(ledger::evaluation_reply{});
+    h.wait(1);
+    h.expect_call<ledger::poll_request>();
+}
+
 TEST(session, a_merged_contribution_may_be_forgotten_and_stop_ends_the_run_with_0) {
     hand h;
     h.to_building();

@@ -36,6 +36,7 @@ struct world_settings {
     std::uint64_t pauses = 0;
     std::int64_t until_ms = 400'000'000;
     bool read_unreserved = false;  // mutant: a trainer that reads its whole grant
+    bool theft = false;            // after every reservation, and half of the other calls, all that can be is stolen
 };
 
 class site_world {
@@ -78,6 +79,7 @@ public:
     [[nodiscard]] const ledger::machine& ledger() const { return ledger_; }
     [[nodiscard]] std::uint64_t merges() const { return merges_; }
     [[nodiscard]] std::uint64_t harmed() const { return harmed_; }
+    [[nodiscard]] std::uint64_t thefts() const { return thefts_; }
     [[nodiscard]] std::string where_it_stands() const {
         std::string text = "t=" + std::to_string(now_) + " ms, " + ledger_.round_status(ledger_time{now_}).waiting_for;
         for (const auto& s : sites_) text += "; " + s.name + (s.ended ? " ended" : "") + " " + s.last_note;
@@ -118,6 +120,7 @@ private:
         run.space.block_size = set.block_size;
         run.round.inner_steps = set.steps;
         run.round.eval_every = 0;
+        if (set.theft) run.lease.steal_min_blocks = 1;
         return ledger::machine(run);
     }
 
@@ -188,12 +191,38 @@ private:
             [&](const auto& r) -> site::event_t {
                 const auto out = ledger_.handle(r, clock());
                 effects_of(out);
+                // after each acquire too, nobody would have a tail left to be robbed of while it trains
+                if (set_.theft && (std::is_same_v<decltype(r), const lease::reserve&> || happens(50)))
+                    steal_everything();
                 if (out.ok()) return site::event::replied{out.reply()};
                 const auto& no = out.refused();
                 return site::event::refused{
                     {no.code, no.context, no.retry_after_ms, no.incarnation.value_or(incarnation{})}};
             },
             what);
+    }
+    // Takes what is free and what can be stolen, and gives it back.
+    void steal_everything() {
+        const lease::caller thief{site_id{"thief"}, incarnation{99, 1}};
+        if (thefts_ == 0) {
+            ledger::register_request hello;
+            hello.who = thief;
+            hello.protocol = 2;
+            hello.digest = ledger_.space_digest();
+            effects_of(ledger_.handle(hello, clock()));
+        }
+        for (bool more = true; more;) {
+            lease::acquire ask;
+            ask.who = thief;
+            ask.want = set_.blocks;
+            ask.max_spans = 64;
+            const auto out = ledger_.handle(ask, clock());
+            effects_of(out);
+            more = out.ok() && !out.reply().leases.leases.empty();
+            if (!more) break;
+            for (const auto& l : out.reply().leases.leases) thefts_ += l.stolen ? 1 : 0;
+        }
+        effects_of(ledger_.handle(lease::release{thief, std::nullopt, false}, clock()));
     }
     void beat(const std::shared_ptr<process>& p) {
         if (!p->alive) return;
@@ -408,6 +437,7 @@ private:
     std::set<std::string> merged_;
     std::uint64_t merges_ = 0;
     std::uint64_t harmed_ = 0;
+    std::uint64_t thefts_ = 0;
     std::vector<std::string> violations_;
 };
 

@@ -71,6 +71,29 @@ TEST(site_world, loss_repetition_kills_and_sleeps_cost_time_but_no_block) {
     EXPECT_GT(harmed, runs);
 }
 
+// Whatever a site has not reserved is stolen while it trains; without the reservation the runs fail.
+TEST(site_world, theft_at_every_opportunity_never_trains_a_position_twice) {
+    std::uint64_t thefts = 0;
+    std::uint64_t caught = 0;
+    const std::uint64_t runs = static_cast<std::uint64_t>(darlcore::testing::property_runs(200));
+    for (std::uint64_t seed = 1; seed <= runs; ++seed) {
+        auto set = random_settings(seed, false);
+        set.groups = 4;
+        set.theft = true;
+        site_world world(set);
+        EXPECT_TRUE(world.run()) << "seed " << seed << ": " << world.where_it_stands();
+        for (const auto n : world.merged_times()) ASSERT_EQ(n, 1U) << "seed " << seed;
+        thefts += world.thefts();
+        set.read_unreserved = true;
+        caught += run_once(set).empty() ? 0 : 1;
+    }
+    std::printf("%llu thefts in %llu runs; without the reservation %llu fail\n",
+                static_cast<unsigned long long>(thefts), static_cast<unsigned long long>(runs),
+                static_cast<unsigned long long>(caught));
+    EXPECT_GT(thefts, 10 * runs);
+    EXPECT_GT(caught, runs / 4);
+}
+
 TEST(site_world, a_trainer_that_reads_beyond_its_reservation_is_caught) {
     bool caught = false;
     for (std::uint64_t seed = 1; seed <= 300 && !caught; ++seed) {

@@ -74,7 +74,7 @@ inline void answered(session_state& s, const request&, const ledger::poll_reply&
             break;
     }
     if (r.evaluate && s.model == r.current) {
-        s.duty.current = r.current;
+        s.duty = r;  // after the scoring it waits on: an older duty to train is over
         s.at = stage::scoring;
         return emit(s, action::evaluate{r.current});
     }

@@ -104,7 +104,7 @@ struct session_state {
 
     std::string run_id;
     std::optional<generation> model;  // loaded weights
-    round::poll_answer duty;          // the `train` that is served
+    round::poll_answer duty;          // the `train` or the scoring that is served
     bool score_first = false;
     phase_state phase;
     std::optional<phase_done> result;
