@@ -2,6 +2,7 @@
 #include "adapters/cli/train_inputs.hpp"
 
 #include <charconv>
+#include <optional>
 #include <vector>
 
 #include <fmt/format.h>
@@ -92,6 +93,13 @@ std::vector<std::string> split(std::string_view text) {
     return out;
 }
 
+std::optional<std::uint64_t> number_in(const std::string& text) {
+    std::uint64_t out = 0;
+    const char* const end = text.data() + text.size();
+    if (text.empty() || std::from_chars(text.data(), end, out).ptr != end) return std::nullopt;
+    return out;
+}
+
 using pictures = std::unique_ptr<training::window_source>;
 
 result<pictures> open_pictures(const std::string& text, const char* key) {
@@ -100,16 +108,17 @@ result<pictures> open_pictures(const std::string& text, const char* key) {
     const auto parts = split(colon == std::string::npos ? std::string() : text.substr(colon + 1));
     if (kind == "cifar10") return training::cifar10_source(parts);
     if (kind == "idx" && parts.size() == 2) return training::idx_source(parts[0], parts[1]);
-    std::uint64_t numbers[2] = {0, 0};
-    bool whole = kind == "patterns" && parts.size() == 2;
-    for (std::size_t i = 0; whole && i < 2; ++i) {
-        const auto end = parts[i].data() + parts[i].size();
-        whole = std::from_chars(parts[i].data(), end, numbers[i]).ptr == end;
+    if (kind == "idx" && parts.size() == 3)
+        if (const auto count = number_in(parts[2]); count.value_or(0) > 0U)
+            return training::idx_source(parts[0], parts[1], *count);
+    if (kind == "patterns" && parts.size() == 2) {
+        const auto count = number_in(parts[0]);
+        const auto seed = number_in(parts[1]);
+        if (count.value_or(0) > 0U && seed) return training::pattern_source(*count, static_cast<std::int64_t>(*seed));
     }
-    if (whole && numbers[0] > 0) return training::pattern_source(numbers[0], static_cast<std::int64_t>(numbers[1]));
     return fail(errc::invalid_argument,
-                fmt::format("{} = \"{}\": with resnet18 it is \"cifar10:FILE,FILE...\", \"idx:IMAGES,LABELS\" or "
-                            "\"patterns:COUNT,SEED\"",
+                fmt::format("{} = \"{}\": with resnet18 it is \"cifar10:FILE,FILE...\", \"idx:IMAGES,LABELS\" (or with "
+                            "\",COUNT\" the first ones) or \"patterns:COUNT,SEED\"",
                             key, text));
 }
 

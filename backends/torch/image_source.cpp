@@ -94,7 +94,8 @@ result<std::unique_ptr<window_source>> cifar10_source(const std::vector<std::str
     return std::unique_ptr<window_source>(std::make_unique<image_records>(std::move(all)));
 }
 
-result<std::unique_ptr<window_source>> idx_source(const std::string& images, const std::string& labels) {
+result<std::unique_ptr<window_source>> idx_source(const std::string& images, const std::string& labels,
+                                                  std::uint64_t count) {
     const auto pixels = unpacked(images);
     if (!pixels) return pixels.error();
     const auto names = unpacked(labels);
@@ -103,9 +104,13 @@ result<std::unique_ptr<window_source>> idx_source(const std::string& images, con
     if (auto ok = check_idx(labels, *names, 0x801, 8, 1); !ok) return ok.error();
     if (big_endian(*pixels, 8) != grey_side || big_endian(*pixels, 12) != grey_side)
         return fail(errc::parse_error, images + ": its images are not 28 x 28");
-    const std::size_t count = big_endian(*pixels, 4);
-    if (count != big_endian(*names, 4))
+    const std::size_t there = big_endian(*pixels, 4);
+    if (there != big_endian(*names, 4))
         return fail(errc::corrupt, labels + ": has not as many labels as there are images");
+    if (count > there)
+        return fail(errc::invalid_argument,
+                    images + ": has " + std::to_string(there) + " images, not " + std::to_string(count));
+    if (count == 0) count = there;
     std::vector<std::byte> all(count * image_record_bytes);
     for (std::size_t i = 0; i < count; ++i) {
         const std::uint8_t label = (*names)[8 + i];

@@ -17,9 +17,11 @@ inline constexpr std::size_t image_record_bytes = 1 + 3 * 32 * 32;
 result<std::unique_ptr<window_source>> cifar10_source(const std::vector<std::string>& files);
 
 /// MNIST-like data in IDX form, plain or gzipped: grey images of 28 x 28, put into the middle of 32 x 32 and repeated
-/// on three planes. Errors: errc::not_found, errc::parse_error (not IDX of that shape), errc::truncated, errc::corrupt
-/// (counts differ, a label of 10 or more).
-result<std::unique_ptr<window_source>> idx_source(const std::string& images, const std::string& labels);
+/// on three planes; the first `count` of them, 0: all. Errors: errc::not_found, errc::parse_error (not IDX of that
+/// shape), errc::truncated, errc::corrupt (counts differ, a label of 10 or more), errc::invalid_argument (fewer images
+/// than `count`).
+result<std::unique_ptr<window_source>> idx_source(const std::string& images, const std::string& labels,
+                                                  std::uint64_t count = 0);
 
 /// `images` pictures of ten classes: each class a fixed pattern of its own under noise. For tests, no files needed.
 /// Determinism: a function of (images, seed).

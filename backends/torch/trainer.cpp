@@ -142,6 +142,12 @@ optimiser_settings optimiser_of(const trainer_settings& s) {
     return o;
 }
 
+// Pictures: the schedule's rates are those of a batch of 128 in the whole replica. Source: 60 section 3.
+double rate_factor(const trainer_settings& s, std::size_t ranks) {
+    if (s.model.kind != models::architecture::resnet18) return 1.0;
+    return static_cast<double>(s.batch * s.accumulate * ranks) / 128.0;
+}
+
 std::span<float> host(const at::Tensor& flat) {
     return {torch_compat::f32(flat), static_cast<std::size_t>(flat.numel())};
 }
@@ -265,7 +271,8 @@ private:
             s_.work->weights().zero_gradients();
             return false;
         }
-        const double lr = learning_rate(s_.settings.schedule, s_.global_step);
+        const double lr =
+            learning_rate(s_.settings.schedule, s_.global_step) * rate_factor(s_.settings, s_.ranks.size());
         const double clip =
             s_.settings.clip_norm > 0.0 && norm > s_.settings.clip_norm ? s_.settings.clip_norm / norm : 1.0;
         s_.update.step(s_.work->weights(), lr, clip / tokens);

@@ -47,7 +47,7 @@ struct trainer_settings {
     std::uint64_t seq_len = 0;     ///< predicted positions of a window; 1 for images
     std::uint64_t batch = 1;       ///< B, windows per rank and micro-batch
     std::uint64_t accumulate = 1;  ///< A
-    lr_schedule schedule;
+    lr_schedule schedule;          ///< resnet18: of a batch of 128, scaled by the replica's (B * A * ranks)
     optimiser_choice optimiser = optimiser_choice::adamw;
     double beta1 = 0.9, beta2 = 0.95, eps = 1e-8, weight_decay = 0.1;
     double clip_norm = 1.0;        ///< 0: off

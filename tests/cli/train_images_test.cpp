@@ -20,7 +20,7 @@ TEST(train_images, resnet18_trains_each_picture_into_the_model_once_and_is_score
     world.config.block_size = 10;
     world.config.inner_steps = 3;
     world.config.batch = 10;
-    world.config.peak_lr = 0.02;
+    world.config.peak_lr = 0.256;
     world.config.weight_decay = 5e-4;
     world.config.eta = 1;
     world.config.beta = 0;  // running statistics are averaged like weights

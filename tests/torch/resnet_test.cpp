@@ -24,7 +24,7 @@ trainer_settings image_settings() {
     s.batch = 10;
     s.optimiser = optimiser_choice::sgd_nesterov;
     s.weight_decay = 5e-4;
-    s.schedule = {0.02, 1, 100, 1.0, 0.0};
+    s.schedule = {0.256, 1, 100, 1.0, 0.0};
     return s;
 }
 
@@ -42,6 +42,7 @@ TEST(resnet18, learns_class_patterns_and_moves_its_running_statistics) {
         EXPECT_EQ(phase->windows, 60U);
         EXPECT_EQ(phase->tokens, 60U);
     }
+    EXPECT_NEAR(script.reports.front().lr, 0.256 * 10 / 128, 1e-9);
     EXPECT_NEAR(script.reports.front().loss, std::log(10.0), 0.8);
     EXPECT_LT(script.reports.back().loss, 0.8 * script.reports.front().loss);
     const auto score = trainer.evaluate(*held_out, 20);
@@ -110,6 +111,12 @@ TEST(image_source, idx_images_are_centred_whether_gzipped_or_not) {
         EXPECT_EQ(record[1 + 2 * 32 + 2], std::byte{static_cast<std::uint8_t>(1 + (28 * 28) % 200)});
         EXPECT_EQ(record[1 + 2 * 1024 + 2 * 32 + 2], record[1 + 2 * 32 + 2]);
     }
+    const auto first = idx_source(folder / "plain", folder / "labels", 1);
+    ASSERT_TRUE(first) << to_text(first.error());
+    EXPECT_EQ((*first)->num_windows(), 1U);
+    const auto more = idx_source(folder / "plain", folder / "labels", 3);
+    EXPECT_EQ(more.error().code, errc::invalid_argument);
+    EXPECT_NE(more.error().context.find("has 2 images, not 3"), std::string::npos);
     EXPECT_EQ(idx_source(folder / "labels", folder / "labels").error().code, errc::parse_error);
     images.pop_back();
     write_bytes(folder / "short", images);
