@@ -17,6 +17,7 @@
 #include <fmt/format.h>
 #include <poll.h>
 
+#include "adapters/cli/chart_png.hpp"
 #include "adapters/cli/child_process.hpp"
 #include "adapters/cli/cli_support.hpp"
 #include "adapters/cli/demo_report.hpp"
@@ -61,7 +62,19 @@ result<demo_corpus> corpus_of(const demo_options& o, std::uint64_t train_bytes, 
     return split_documents(std::move(documents), train_bytes, held_out_bytes);
 }
 
-json::value demo_json(const demo_outcome& r, const std::string& report_path) {
+struct report_files {
+    std::string html;
+    std::string picture;  // of the main figure
+};
+
+report_files write_report(const demo_figures& figures, const std::string& dir) {
+    const report_files files{dir + "/report.html", dir + "/loss.png"};
+    std::ofstream(files.html) << demo_report_html(figures);
+    std::ofstream(files.picture, std::ios::binary) << chart_png(loss_chart(figures));
+    return files;
+}
+
+json::value demo_json(const demo_outcome& r, const report_files& files) {
     const auto& a = r.audit;
     const json::value floor = r.floor ? json::value(*r.floor) : json::value();
     return json::make_object({{"verdict", r.pass ? "PASS" : "FAIL"},
@@ -76,10 +89,11 @@ json::value demo_json(const demo_outcome& r, const std::string& report_path) {
                                                                 {"floor", floor}})},
                               {"seconds", r.seconds},
                               {"sample", r.sample},
-                              {"report", report_path}});
+                              {"report", files.html},
+                              {"picture", files.picture}});
 }
 
-void print_outcome(const demo_outcome& r, const std::string& report_path) {
+void print_outcome(const demo_outcome& r, const report_files& files) {
     const auto& a = r.audit;
     print_line("");
     print_line(fmt::format(
@@ -93,7 +107,7 @@ void print_outcome(const demo_outcome& r, const std::string& report_path) {
                            r.floor ? fmt::format(", floor {:.3f}", *r.floor) : std::string()));
     if (!r.sample.empty()) print_line(fmt::format("the model says: {}", r.sample));
     for (const auto& f : r.findings) print_line("finding     " + f);
-    print_line(fmt::format("report      {}", report_path));
+    print_line(fmt::format("report      {}\npicture     {}", files.html, files.picture));
     print_line(fmt::format("{} in {:.0f} s", r.pass ? "PASS" : "FAIL", r.seconds));
 }
 
@@ -123,12 +137,11 @@ void run_demo(session& s, const demo_options& o) {
         fmt::print(stderr, "darl demo: logs are in {}\n", d.dir);
         return report(s, outcome.error());
     }
-    const std::string report_path = d.dir + "/report.html";
-    std::ofstream(report_path) << demo_report_html(outcome->figures);
+    const report_files files = write_report(outcome->figures, d.dir);
     if (s.json)
-        print_line(json::dump(demo_json(*outcome, report_path)));
+        print_line(json::dump(demo_json(*outcome, files)));
     else
-        print_outcome(*outcome, report_path);
+        print_outcome(*outcome, files);
     if (!outcome->pass) s.exit_code = exit_failed;
 }
 

@@ -48,14 +48,18 @@ std::string table_html(const std::vector<std::string>& head, const std::vector<t
 
 }  // namespace
 
+page::chart loss_chart(const demo_figures& f) {
+    return {"training loss by tokens", "tokens", "loss [nats]", f.loss_by_tokens};
+}
+
 std::string demo_report_html(const demo_figures& f) {
     std::string out;
     out += fmt::format("<h1>darlcore demo: <span class=\"{0}\">{0}</span></h1><p>{1}</p>", page::escape(f.verdict),
                        page::escape(f.headline));
     out += table_html({}, f.facts);
     for (const auto& finding : f.findings) out += "<p class=\"FAIL\">" + page::escape(finding) + "</p>";
-    out += "<h2>Loss</h2>" + page::line_chart("training loss by tokens", "tokens", "loss [nats]", f.loss_by_tokens);
-    out += page::line_chart("training loss by time", "seconds", "loss [nats]", f.loss_by_time);
+    out += "<h2>Loss</h2>" + page::line_chart(loss_chart(f));
+    out += page::line_chart({"training loss by time", "seconds", "loss [nats]", f.loss_by_time});
     out +=
         "<h2>Blocks by owner</h2><p>Each position of the epoch, coloured by the site whose contribution holds it; grey "
         "is in nobody's.</p>" +

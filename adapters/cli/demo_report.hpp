@@ -37,6 +37,9 @@ struct demo_figures {
     std::vector<std::string> findings;
 };
 
+/// The main figure.
+darlcore::page::chart loss_chart(const demo_figures& f);
+
 /// One HTML file without external resources: inline SVG, readable without script, every text escaped.
 std::string demo_report_html(const demo_figures& f);
 

@@ -16,6 +16,7 @@
 
 #include "adapters/cli/child_process.hpp"
 #include "adapters/cli/local_server.hpp"
+#include "adapters/cli/progress_line.hpp"
 #include "adapters/cli/run_config.hpp"
 #include "adapters/formats/json.hpp"
 #include "darlcore/random.hpp"
@@ -41,7 +42,8 @@ struct demo_site {
 
 class demo_run {
 public:
-    demo_run(const demo_settings& settings, const demo_corpus& corpus) : settings_(settings), corpus_(corpus) {
+    demo_run(const demo_settings& settings, const demo_corpus& corpus)
+        : settings_(settings), corpus_(corpus), progress_line_(settings.verbose) {
         // speeds 4 : 2 : 1; the middle one is killed, the slowest comes late
         for (const auto& [name, throttle] :
              {std::pair("fast", 1.0), std::pair("middle", 2.0), std::pair("slow", 4.0)}) {
@@ -72,10 +74,19 @@ public:
     }
 
 private:
-    void say(const std::string& text) const {
-        if (settings_.verbose)
-            fmt::print(stderr, "demo {:5.1f} s: {}\n", std::chrono::duration<double>(steady::now() - begun_).count(),
-                       text);
+    [[nodiscard]] std::string timed(const std::string& text) const {
+        return fmt::format("demo {:5.1f} s: {}", std::chrono::duration<double>(steady::now() - begun_).count(), text);
+    }
+    void say(const std::string& text) {
+        if (settings_.verbose) progress_line_.event(timed(text));
+    }
+    // A bar on a terminal, a line per change in a log.
+    void say_progress(std::uint64_t done) {
+        if (progress_line_.shown())
+            progress_line_.show(timed(progress_bar(done, blocks_) + " blocks in the model"));
+        else if (done != shown_)
+            say(fmt::format("{} of {} blocks in the model", done, blocks_));
+        shown_ = done;
     }
     [[nodiscard]] std::string path(const std::string& name) const { return settings_.dir + "/" + name; }
 
@@ -178,10 +189,7 @@ private:
         while (steady::now() < give_up) {
             if (const auto status = server_.get("/status")) {
                 const std::uint64_t done = count_of(*status, "committed");
-                if (done != shown_) {
-                    shown_ = done;
-                    say(fmt::format("{} of {} blocks in the model", done, blocks_));
-                }
+                say_progress(done);
                 progress_ = static_cast<double>(done + count_of(*status, "pledged")) / static_cast<double>(blocks_);
             }
             if (auto harmed = harm(); !harmed) return harmed;
@@ -448,6 +456,7 @@ private:
     std::uint64_t windows_ = 0;
     std::uint64_t blocks_ = 0;
     std::uint64_t shown_ = 0;
+    progress_line progress_line_;
     double progress_ = 0;
     std::optional<steady::time_point> killed_;
     bool server_killed_ = false;

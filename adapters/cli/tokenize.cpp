@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // `darl tokenize`: text to token shards and their manifest.
 #include <signal.h>
-#include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <memory>
@@ -14,6 +14,7 @@
 
 #include "adapters/cli/cli_support.hpp"
 #include "adapters/cli/numbers.hpp"
+#include "adapters/cli/progress_line.hpp"
 #include "adapters/formats/json.hpp"
 #include "adapters/formats/tokenize.hpp"
 
@@ -82,33 +83,11 @@ result<tokenize_settings> read_settings(const tokenize_options& o) {
     return s;
 }
 
-// One line that is written over, on a terminal only.
-// Written over at most ten times a second.
-class progress_line {
-public:
-    explicit progress_line(const session& s) : shown_(::isatty(STDERR_FILENO) != 0 && s.verbosity >= 0) {}
-    progress_line(const progress_line&) = delete;
-    progress_line& operator=(const progress_line&) = delete;
-    ~progress_line() {
-        if (written_) fmt::print(stderr, "\n");
-    }
-    void show(const tokenize_progress& p) {
-        const auto now = std::chrono::steady_clock::now();
-        if (!shown_ || (written_ && now - last_ < std::chrono::milliseconds(100))) return;
-        last_ = now;
-        const std::chrono::duration<double> passed = now - start_;
-        fmt::print(stderr, "\r{} documents, {:.1f} MB, {:.2f} M tokens, {:.2f} M tokens/s ", p.documents,
-                   static_cast<double>(p.bytes) * 1e-6, static_cast<double>(p.ids) * 1e-6,
-                   static_cast<double>(p.ids) * 1e-6 / std::max(passed.count(), 1e-9));
-        written_ = true;
-    }
-
-private:
-    bool shown_;
-    bool written_ = false;
-    std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
-    std::chrono::steady_clock::time_point last_ = start_;
-};
+std::string progress_text(const tokenize_progress& p, double seconds) {
+    return fmt::format("{} documents, {:.1f} MB, {:.2f} M tokens, {:.2f} M tokens/s", p.documents,
+                       static_cast<double>(p.bytes) * 1e-6, static_cast<double>(p.ids) * 1e-6,
+                       static_cast<double>(p.ids) * 1e-6 / std::max(seconds, 1e-9));
+}
 
 void print_summary(const session& s, const tokenize_summary& summary, const std::string& out) {
     const auto& m = summary.manifest;
@@ -143,9 +122,11 @@ void run_tokenize(session& s, const tokenize_options& options) {
     if (!tokenizer) return report_input(s, tokenizer.error());
     listen_for_stop();
     const auto summary = [&] {
-        progress_line line(s);
-        const auto proceed = [&line](const tokenize_progress& p) {
-            line.show(p);
+        progress_line line(s.verbosity >= 0);
+        const auto begun = std::chrono::steady_clock::now();
+        const auto proceed = [&](const tokenize_progress& p) {
+            const std::chrono::duration<double> passed = std::chrono::steady_clock::now() - begun;
+            if (line.shown()) line.show(progress_text(p, passed.count()));
             return !stop_requested;
         };
         if (options.format == "megatron") return convert_megatron(**tokenizer, *settings, proceed);

@@ -37,9 +37,7 @@ double tick_step(double width) {
     return 10 * power;
 }
 
-std::string axes(const range& x, const range& y, const std::string& x_name, const std::string& y_name) {
-    std::string out =
-        fmt::format(R"(<path d="M{0} {1}V{2}H{3}" fill="none" stroke="#444"/>)", left, top, bottom, right);
+void draw_axes(pen& with, const range& x, const range& y, const chart& what) {
     const auto ticks = [](const range& r, auto&& draw) {
         if (!(r.high > r.low)) return;
         const double step = tick_step(r.high - r.low);
@@ -47,21 +45,37 @@ std::string axes(const range& x, const range& y, const std::string& x_name, cons
             draw(std::abs(v) < step * 1e-9 ? 0.0 : v);
     };
     ticks(x, [&](double v) {
-        out += fmt::format(R"(<text x="{:.1f}" y="{}" text-anchor="middle">{:g}</text>)", x.at(v, left, right),
-                           bottom + 16, v);
+        with.text({x.at(v, left, right), bottom + 16}, pen::anchor::middle, fmt::format("{:g}", v));
     });
     ticks(y, [&](double v) {
         const double at = y.at(v, bottom, top);
-        out += fmt::format(
-            R"(<path d="M{} {:.1f}H{}" stroke="#ddd"/><text x="{}" y="{:.1f}" text-anchor="end">{:g}</text>)", left, at,
-            right, left - 6, at + 4, v);
+        with.stroke({{left, at}, {right, at}}, "#dddddd", 1);
+        with.text({left - 6, at + 4}, pen::anchor::end, fmt::format("{:g}", v));
     });
-    out += fmt::format(R"(<text x="{}" y="{}" text-anchor="middle">{}</text>)", (left + right) / 2, bottom + 34,
-                       escape(x_name));
-    out += fmt::format(R"x(<text x="14" y="{0}" text-anchor="middle" transform="rotate(-90 14 {0})">{1}</text>)x",
-                       (top + bottom) / 2, escape(y_name));
-    return out;
+    with.stroke({{left, top}, {left, bottom}, {right, bottom}}, "#444444", 1);
+    with.text({(left + right) / 2, bottom + 34}, pen::anchor::middle, what.x_name);
+    with.text({14, (top + bottom) / 2}, pen::anchor::middle, what.y_name, false, true);
 }
+
+class svg_pen final : public pen {
+public:
+    void stroke(const std::vector<point>& path, std::string_view colour, double width) override {
+        std::string d;
+        for (const point& p : path) d += fmt::format("{}{:.1f} {:.1f}", d.empty() ? "M" : "L", p.x, p.y);
+        if (path.size() == 1) d += "h0.1";  // a single point is to be seen, too
+        body += fmt::format(R"(<path d="{}" fill="none" stroke="{}" stroke-width="{:g}" stroke-linecap="round"/>)", d,
+                            colour, width);
+    }
+    void text(point at, anchor where, std::string_view words, bool bold, bool upwards) override {
+        constexpr std::string_view names[] = {"start", "middle", "end"};
+        body += fmt::format(R"(<text x="{:.1f}" y="{:.1f}" text-anchor="{}")", at.x, at.y,
+                            names[static_cast<std::size_t>(where)]);
+        if (bold) body += R"( font-weight="bold")";
+        if (upwards) body += fmt::format(R"x( transform="rotate(-90 {:.1f} {:.1f})")x", at.x, at.y);
+        body += ">" + escape(words) + "</text>";
+    }
+    std::string body;
+};
 
 constexpr double row_left = 140, row_width = 640, row_height = 28;
 
@@ -130,37 +144,38 @@ std::string table(const std::vector<std::string>& head, const rows& cells) {
 
 const char* colour(std::size_t i) { return palette[i % (sizeof palette / sizeof *palette)]; }
 
-std::string line_chart(const std::string& title, const std::string& x_name, const std::string& y_name,
-                       const std::vector<line>& lines) {
+bool draw_lines(pen& with, const chart& what) {
     range x;
     range y;
-    for (const line& l : lines)
+    for (const line& l : what.lines)
         for (const auto& [px, py] : l.points) {
             if (!std::isfinite(px) || !std::isfinite(py)) continue;
             x.take(px);
             y.take(py);
         }
-    if (!(x.low <= x.high)) return {};
-    std::string out = fmt::format(
-        R"(<svg viewBox="0 0 860 310" role="img" aria-label="{0}"><text x="{1}" y="18" font-weight="bold">{0}</text>)",
-        escape(title), left);
-    out += axes(x, y, x_name, y_name);
+    if (!(x.low <= x.high)) return false;
+    with.text({left, 18}, pen::anchor::start, what.title, true);
+    draw_axes(with, x, y, what);
     std::size_t shown = 0;
-    for (std::size_t i = 0; i < lines.size(); ++i) {
-        std::string path;
-        for (const auto& [px, py] : lines[i].points)
-            if (std::isfinite(px) && std::isfinite(py))
-                path += fmt::format("{}{:.1f} {:.1f}", path.empty() ? "M" : "L", x.at(px, left, right),
-                                    y.at(py, bottom, top));
+    for (std::size_t i = 0; i < what.lines.size(); ++i) {
+        std::vector<pen::point> path;
+        for (const auto& [px, py] : what.lines[i].points)
+            if (std::isfinite(px) && std::isfinite(py)) path.push_back({x.at(px, left, right), y.at(py, bottom, top)});
         if (path.empty()) continue;
-        if (path.find('L') == std::string::npos) path += "h0.1";  // a single point is to be seen, too
-        out += fmt::format(R"(<path d="{}" fill="none" stroke="{}" stroke-width="1.8" stroke-linecap="round"/>)", path,
-                           colour(i));
+        with.stroke(path, colour(i), 1.8);
         const double at = top + 10 + 20 * static_cast<double>(shown++);
-        out += fmt::format(R"(<path d="M712 {0}H732" stroke="{1}" stroke-width="3"/><text x="738" y="{2}">{3}</text>)",
-                           at, colour(i), at + 4, escape(lines[i].name));
+        with.stroke({{712, at}, {732, at}}, colour(i), 3);
+        with.text({738, at + 4}, pen::anchor::start, what.lines[i].name);
     }
-    return out + "</svg>";
+    return true;
+}
+
+std::string line_chart(const chart& what) {
+    svg_pen with;
+    if (!draw_lines(with, what)) return {};
+    return fmt::format(R"(<svg viewBox="0 0 {:g} {:g}" role="img" aria-label="{}">)", chart_width, chart_height,
+                       escape(what.title)) +
+           with.body + "</svg>";
 }
 
 std::string presence_chart(const std::string& title, const std::vector<presence_row>& sites, double until,

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -31,10 +32,33 @@ struct line {
 /// used up.
 const char* colour(std::size_t i);
 
-/// A line chart as SVG. Points that are not finite and lines without points are left out; no line at all gives an empty
-/// text.
-std::string line_chart(const std::string& title, const std::string& x_name, const std::string& y_name,
-                       const std::vector<line>& lines);
+/// What a chart is drawn with: an SVG text, or a picture. Coordinates are those of `chart_width` x `chart_height`, from
+/// the upper left corner; colours are CSS colours of ours, "#rrggbb".
+class pen {
+public:
+    enum class anchor : std::uint8_t { start, middle, end };
+    struct point {
+        double x = 0, y = 0;
+    };
+    virtual ~pen() = default;
+    virtual void stroke(const std::vector<point>& path, std::string_view colour, double width) = 0;
+    /// `at` lies on the base line. `upwards`: turned by a quarter to the left.
+    virtual void text(point at, anchor where, std::string_view words, bool bold = false, bool upwards = false) = 0;
+};
+
+inline constexpr double chart_width = 860, chart_height = 310;
+
+struct chart {
+    std::string title, x_name, y_name;
+    std::vector<line> lines;
+};
+
+/// A line chart. Points that are not finite and lines without points are left out; false, and nothing drawn, when
+/// nothing is left.
+bool draw_lines(pen& with, const chart& what);
+
+/// A line chart as SVG; an empty text when there is nothing to draw.
+std::string line_chart(const chart& what);
 
 /// A stretch of time in a row of a presence chart, drawn over those before it.
 struct stretch {
