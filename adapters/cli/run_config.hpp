@@ -43,6 +43,7 @@ struct run_config {
     std::int64_t threads = 0;
     std::int64_t log_every = 10;
     double throttle = 0.0;
+    double rank_patience_s = 60.0;
     // [outer]
     double eta = 0.7;
     double beta = 0.9;

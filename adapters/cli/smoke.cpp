@@ -98,16 +98,16 @@ std::vector<check> collective_checks(communicator& c, std::uint64_t bandwidth_mi
 }
 
 // Replica i holds value i, weights 0, equal tokens: the mean is (k - 1) / 2.
-result<float> outer_result(std::size_t k, const outer_policy& policy) {
+result<float> outer_result(std::size_t k, const outer_policy& policy, std::size_t elements = 1000) {
     host::cpu_backend backend;
     std::vector<std::vector<float>> values;
     std::vector<std::uint64_t> tokens(k, 100);
-    for (std::size_t i = 0; i < k; ++i) values.emplace_back(1000, static_cast<float>(i));
+    for (std::size_t i = 0; i < k; ++i) values.emplace_back(elements, static_cast<float>(i));
     const auto shares = shares_of(tokens);
     if (!shares) return shares.error();
     std::vector<weighted_delta> deltas;
     for (std::size_t i = 0; i < k; ++i) deltas.push_back({view_of(std::span<const float>(values[i])), (*shares)[i]});
-    std::vector<float> w(1000, 0.0F), v(1000, 0.0F);
+    std::vector<float> w(elements, 0.0F), v(elements, 0.0F);
     outer_step_args args;
     args.w = view_of(std::span<const float>(w));
     args.deltas = deltas;
@@ -116,7 +116,18 @@ result<float> outer_result(std::size_t k, const outer_policy& policy) {
     args.v_out = view_of(std::span<float>(v));
     host::cpu_backend::queue q;
     if (auto ok = backend.outer_step(q, args); !ok) return ok.error();
-    return w[999];
+    return w.back();
+}
+
+// What a merge of two replicas in memory costs beside the training: the floor of the overhead, without any transfer.
+void outer_figures(std::size_t elements, double inner_ms, std::vector<check>& out) {
+    const auto start = clock::now();
+    const auto merged = outer_result(2, {}, elements);
+    const double outer_ms = 1000.0 * seconds_since(start);
+    out.push_back({"outer step of that size", fmt::format("{:.1f} ms", outer_ms), "measured", merged.has_value()});
+    for (const double h : {10.0, 100.0, 500.0})
+        out.push_back({fmt::format("overhead at H = {:.0f}", h),
+                       fmt::format("{:.3f} %", 100.0 * outer_ms / (h * inner_ms + outer_ms)), "measured", true});
 }
 
 std::vector<check> outer_checks() {
@@ -203,6 +214,7 @@ std::vector<check> training_checks(communicator& c) {
         out.push_back(near("first loss against ln(vocabulary)", steps[0].loss, std::log(512.0), 0.1));
         const double ms = 1000.0 * steps.back().step_s;
         out.push_back({"inner step", fmt::format("{:.1f} ms", ms), "measured", true});
+        outer_figures(trainer->weights().size(), ms, out);
     }
     out.push_back(file_check(*trainer));
     return out;

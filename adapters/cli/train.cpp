@@ -52,11 +52,9 @@ struct train_options {
     unsigned ranks = 1;
     unsigned rank = 0;            // of this process; not for people
     std::uint16_t rank_port = 0;  // where the leader waits for its ranks; not for people
+    int rank_beats = -1;          // the leader's shared memory; not for people
     std::string fault;            // what a test makes go wrong; not for people
 };
-
-// Ranks wait for the leader's next order as long as the leader waits for the server.
-constexpr std::int64_t rank_patience_ms = std::int64_t{7} * 24 * 3600 * 1000;
 
 incarnation random_incarnation() {
     std::random_device source;
@@ -125,10 +123,13 @@ result<trainer_faults> faults_of(const std::string& text) {
         };
         return out;
     }
-    const auto step = text.starts_with("stop-at=") ? parse_phase_step(std::string_view(text).substr(8)) : std::nullopt;
+    // stop-at=STEP asks to stop when a step of a phase begins, kill-at=STEP ends the process there
+    const int signal = text.starts_with("kill-at=") ? SIGKILL : SIGTERM;
+    const bool at_step = text.starts_with("stop-at=") || signal == SIGKILL;
+    const auto step = at_step ? parse_phase_step(std::string_view(text).substr(8)) : std::nullopt;
     if (!step) return fail(errc::bad_request, fmt::format("--fault {}: not known", text));
-    out.at = [done, wanted = *step](phase_step at) {
-        if (at == wanted && !done->exchange(true)) std::raise(SIGTERM);
+    out.at = [done, wanted = *step, signal](phase_step at) {
+        if (at == wanted && !done->exchange(true)) std::raise(signal);
     };
     return out;
 }
@@ -136,8 +137,8 @@ result<trainer_faults> faults_of(const std::string& text) {
 // The ranks of a site on this machine: this process leads, the others are started here.
 struct local_ranks {
     std::optional<training::gloo_rendezvous> meeting;
-    std::unique_ptr<training::communicator> group;
     std::unique_ptr<rank_processes> others;
+    std::unique_ptr<training::communicator> group;
 };
 
 result<local_ranks> gather_ranks(const run_config& c, const train_options& o,
@@ -151,14 +152,17 @@ result<local_ranks> gather_ranks(const run_config& c, const train_options& o,
     if (!meeting) return meeting.error();
     out.meeting.emplace(*std::move(meeting));
     const auto together = std::make_shared<std::atomic<bool>>(false);
-    auto others = rank_processes::start(o.ranks, out.meeting->port(), c.work_dir, [=](const std::string& why) {
-        if (together->load()) return lost(why);
-        log_line(o.site, why);  // nothing has begun, and the meeting would be waited for in vain
-        std::_Exit(exit_failed);
-    });
+    auto others =
+        rank_processes::start({o.ranks, out.meeting->port(), c.work_dir,
+                               static_cast<std::int64_t>(c.rank_patience_s * 1000), [=](const std::string& why) {
+                                   if (together->load()) return lost(why);
+                                   // nothing has begun, and the meeting would be waited for in vain
+                                   log_line(o.site, why);
+                                   std::_Exit(exit_failed);
+                               }});
     if (!others) return others.error();
     out.others = *std::move(others);
-    auto group = training::gloo_communicator({"127.0.0.1", out.meeting->port(), 0, o.ranks, rank_patience_ms});
+    auto group = out.others->meet();
     if (!group) return group.error();
     out.group = *std::move(group);
     together->store(true);
@@ -170,7 +174,10 @@ result<int> run_follower(const run_config& c, const train_options& o) {
     for (const int signal : {SIGTERM, SIGINT, SIGUSR1}) std::signal(signal, SIG_IGN);  // the leader decides
     auto parts = open_parts(c);
     if (!parts) return parts.error();
-    auto group = training::gloo_communicator({"127.0.0.1", o.rank_port, o.rank, o.ranks, rank_patience_ms});
+    auto beats = rank_beats::inherited(o.rank_beats, o.ranks);
+    if (!beats) return beats.error();
+    call_clock unwatched(0);
+    auto group = meet_ranks({o.rank, o.ranks, o.rank_port}, *beats, unwatched);
     if (!group) return group.error();
     auto trainer = training::inner_trainer::create(parts->settings, **group);
     if (!trainer) return trainer.error();
@@ -431,6 +438,7 @@ void add_train(CLI::App& app, session& s) {
         ->check(CLI::Range(1, 64));
     command->add_option("--rank", o->rank)->group("");
     command->add_option("--rank-port", o->rank_port)->group("");
+    command->add_option("--rank-beats", o->rank_beats)->group("");
     command->add_option("--fault", o->fault)->group("");
     command->add_option("--score", o->score, "with --centralised: only score this generation (safetensors)");
     command->add_option("--out", o->out, "folder for the baseline's model");

@@ -85,6 +85,23 @@ TEST(train_inputs, a_token_that_is_missing_empty_or_readable_by_others_is_named_
     EXPECT_FALSE(says(run(world.path("open")).err, {"secret"}));
 }
 
+TEST(train_inputs, a_site_without_its_token_is_turned_away_at_once_and_told_which_file_it_needs) {
+    train_world world;
+    const auto made = run_darl({"token", "new", "--site", "alpha", "--out", world.path("alpha.token")});
+    ASSERT_EQ(made.status, 0) << made.err;
+    std::ofstream(world.path("tokens")) << made.out;
+    std::filesystem::permissions(world.path("tokens"), std::filesystem::perms(0600));
+    world.serve({"--token-file", world.path("tokens")});
+    ASSERT_TRUE(world.ok);
+    const auto without = world.train("alpha");
+    EXPECT_EQ(without.status, 2) << without.err;
+    EXPECT_TRUE(says(without.err, {"token"})) << without.err;
+    const auto as_another = world.train("beta", {"--token-file", world.path("alpha.token")});
+    EXPECT_EQ(as_another.status, 2) << as_another.err;
+    const auto with = world.train("alpha", {"--token-file", world.path("alpha.token")});
+    EXPECT_EQ(with.status, 0) << with.err;
+}
+
 TEST(train_inputs, a_baseline_batch_that_its_ranks_cannot_share_is_an_error) {
     train_world world;
     const auto run = run_darl({"train", "--config", world.site_arguments("a", {})[3], "--centralised", "--global-batch",

@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include "adapters/cli/rank_group.hpp"
 #include "tests/cli/train_world.hpp"
 
 namespace {
@@ -32,6 +33,50 @@ TEST_P(stops, in_this_step_ends_with_75_and_a_second_process_finishes_the_run_wi
 
 INSTANTIATE_TEST_SUITE_P(each_step_of_a_phase, stops,
                          testing::Values("adopt", "train", "reduce", "write", "upload", "poll", "settle"),
+                         [](const auto& step) { return std::string(step.param); });
+
+// The last generation, and how many processes made it.
+struct trained_model {
+    std::string sha256;
+    std::uint64_t generation = 0;
+};
+trained_model model_of(train_world& world) {
+    world.server.stop();
+    const auto out =
+        darl::testing::run_darl({"export", "--json", "--state-dir", world.path("state"), "--flavour",
+                                 world.config.flavour, "--vocab-size", "512", "--out", world.path("model")});
+    const auto said = json::parse(out.out);
+    EXPECT_TRUE(said) << out.err;
+    if (!said) return {};
+    return {*said->at("sha256").as_string(), said->at("generation").as_u64().value_or(0)};
+}
+
+class kills : public testing::TestWithParam<const char*> {};
+
+// Seen red with the moments of the checkpoint not taken up.
+TEST_P(kills, between_two_phases_and_a_restart_give_the_bits_of_an_undisturbed_run) {
+    const auto run = [](bool killed) {
+        train_world world(48);
+        world.config.threads = 1;
+        world.config.budget = false;  // phases of equal size however busy the machine is
+        world.config.min_ttl_s = world.config.default_ttl_s = world.config.live_window_s = 120;
+        world.serve();
+        EXPECT_TRUE(world.ok);
+        if (killed) {
+            EXPECT_EQ(world.train("alpha", {"--fault", std::string("kill-at=") + GetParam()}).status, 128 + SIGKILL);
+        }
+        const auto rest = world.train("alpha", {"--take-over"});
+        EXPECT_EQ(rest.status, 0) << rest.err;
+        return model_of(world);
+    };
+    const trained_model undisturbed = run(false);
+    const trained_model restarted = run(true);
+    EXPECT_GE(undisturbed.generation, 3U);
+    EXPECT_EQ(restarted.generation, undisturbed.generation);
+    EXPECT_EQ(restarted.sha256, undisturbed.sha256);
+}
+
+INSTANTIATE_TEST_SUITE_P(after_a_phase, kills, testing::Values("upload", "poll", "settle"),
                          [](const auto& step) { return std::string(step.param); });
 
 TEST(train_command, the_books_of_a_phase_add_up_and_the_group_counter_goes_on_after_a_restart) {
@@ -144,14 +189,60 @@ TEST(train_ranks, two_processes_give_the_losses_of_one) {
     for (std::size_t i = 0; i < 8; ++i) EXPECT_NEAR(losses[1][i], losses[0][i], 1e-5 * losses[0][i]) << i;
 }
 
+TEST(call_clock, a_wait_is_overdue_beyond_the_patience_and_twenty_times_the_leaders_own_part) {
+    darl::call_clock clock(1'000);
+    EXPECT_EQ(clock.overdue_ms(1'000'000), std::nullopt);  // in no call
+    clock.begin(0, 500);
+    EXPECT_EQ(clock.overdue_ms(500), std::nullopt);
+    EXPECT_EQ(clock.overdue_ms(501), 501);
+    clock.end(600);
+    clock.begin(700);  // 100 ms of work
+    EXPECT_EQ(clock.overdue_ms(3'700), std::nullopt);
+    EXPECT_EQ(clock.overdue_ms(3'701), 3'001);
+    clock.end(3'800);
+    EXPECT_EQ(clock.overdue_ms(1'000'000), std::nullopt);
+    clock.begin(3'800);
+    EXPECT_EQ(clock.overdue_ms(4'801), 1'001);
+}
+
+// The leader's only child.
+pid_t rank_of(const darl::child_process& leader) {
+    const std::string pid = std::to_string(leader.pid());
+    pid_t rank = 0;
+    std::ifstream("/proc/" + pid + "/task/" + pid + "/children") >> rank;
+    return rank;
+}
+
+// Seen red with the watching of the leader's calls taken out: it then waits for days.
+TEST(train_ranks, one_that_hangs_is_named_and_ended_and_the_site_ends_with_1_and_gives_its_blocks_back) {
+    train_world world;
+    world.config.batch = 2;
+    world.config.rank_patience_s = 1;
+    world.serve();
+    auto site = world.start("alpha", {"--ranks", "2", "--train.throttle", "4"});
+    ASSERT_TRUE(site.read_line(60s));  // a phase is over, the next one is under way
+    const pid_t rank = rank_of(site);
+    ASSERT_GT(rank, 0);
+    ASSERT_EQ(::kill(rank, SIGSTOP), 0);
+    EXPECT_EQ(site.wait(120s), 1);
+    const std::string log = train_world::text_of(world.path("alpha.log"));
+    EXPECT_NE(log.find("rank 1 (process " + std::to_string(rank)), std::string::npos) << log;
+    EXPECT_NE(log.find("did not answer for"), std::string::npos) << log;
+    EXPECT_NE(::kill(rank, 0), 0) << "the rank is still there";
+    world.config.batch = 4;
+    const auto second = world.train("beta");
+    EXPECT_EQ(second.status, 0) << second.err;
+    const auto audit = world.audit();
+    EXPECT_TRUE(audit.pass) << first_finding(audit);
+}
+
 TEST(train_ranks, the_end_of_one_ends_the_site_with_1_and_gives_its_blocks_back) {
     train_world world;
     world.config.batch = 2;
     world.serve();
     auto site = world.start("alpha", {"--ranks", "2", "--train.throttle", "30"});
     ASSERT_TRUE(site.read_line(60s));  // a phase is over, the next one is under way
-    pid_t rank = 0;                    // the leader's only child
-    std::ifstream("/proc/" + std::to_string(site.pid()) + "/task/" + std::to_string(site.pid()) + "/children") >> rank;
+    const pid_t rank = rank_of(site);
     ASSERT_GT(rank, 0);
     ::kill(rank, SIGKILL);
     const auto status = site.wait(30s);
