@@ -5,11 +5,11 @@ set(DARLCORE_CMAKE_DIR ${CMAKE_INSTALL_LIBDIR}/cmake/darlcore)
 install(TARGETS darlcore_core EXPORT darlcore-core FILE_SET HEADERS DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
 install(TARGETS darlcore_testing EXPORT darlcore-testing FILE_SET HEADERS DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
 set(DARLCORE_COMPONENTS core testing)
-foreach(part json page http host digest storage sim formats slurm asio curl torch)
+foreach(part json page http host digest host_files storage sim formats slurm asio model_work probe_routes curl torch)
   if(TARGET darlcore_${part})
     list(APPEND DARLCORE_COMPONENTS ${part})
     install(TARGETS darlcore_${part} EXPORT darlcore-${part} ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
-    if(NOT part MATCHES "^(json|page|http|digest)$")  # these lie in the folders of formats, asio and host
+    if(NOT part MATCHES "^(json|page|http|digest|host_files|model_work|probe_routes)$")  # these lie in the folder of another
       set(part_folder backends/${part})
       if(part STREQUAL formats)
         set(part_folder adapters/formats)
