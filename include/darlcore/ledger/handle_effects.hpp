@@ -8,6 +8,7 @@
 
 #include "darlcore/ledger/access.hpp"
 #include "darlcore/ledger/machine_class.hpp"
+#include "darlcore/ledger/separate.hpp"
 
 namespace darlcore::ledger {
 namespace detail {
@@ -37,7 +38,7 @@ inline void tell_published(const machine& m, std::vector<effect>& out) {
 
 // --- start and time ----------------------------------------------------------------------------------------------
 
-inline outcome<ok_reply> machine::handle(const start_input& in, ledger_time now) {
+DARLCORE_LEDGER_INLINE outcome<ok_reply> machine::handle(const start_input& in, ledger_time now) {
     access::step out;
     auto answer = leases_.apply(lease::restart{in.term}, now);
     access::note_events(*this, out, answer.events, now);
@@ -47,7 +48,7 @@ inline outcome<ok_reply> machine::handle(const start_input& in, ledger_time now)
     return access::done(std::move(out), ok_reply{});
 }
 
-inline outcome<ok_reply> machine::handle(const tick_input&, ledger_time now) {
+DARLCORE_LEDGER_INLINE outcome<ok_reply> machine::handle(const tick_input&, ledger_time now) {
     access::step out;
     auto expired = leases_.apply(lease::expire{}, now);
     access::note_events(*this, out, expired.events, now);
@@ -56,7 +57,7 @@ inline outcome<ok_reply> machine::handle(const tick_input&, ledger_time now) {
     return access::done(std::move(out), ok_reply{});
 }
 
-inline outcome<ok_reply> machine::handle(const change_outer_policy& in, ledger_time now) {
+DARLCORE_LEDGER_INLINE outcome<ok_reply> machine::handle(const change_outer_policy& in, ledger_time now) {
     access::step out;
     run_settings changed = settings_;
     changed.outer = in.outer;
@@ -68,7 +69,7 @@ inline outcome<ok_reply> machine::handle(const change_outer_policy& in, ledger_t
 
 // --- blobs -------------------------------------------------------------------------------------------------------
 
-inline outcome<ok_reply> machine::handle(const announce_upload& in, ledger_time now) {
+DARLCORE_LEDGER_INLINE outcome<ok_reply> machine::handle(const announce_upload& in, ledger_time now) {
     access::step out;
     const auto refuse = [&](errc code, std::string text) {
         rounds_.note_refusal(in.who.site, code);
@@ -87,7 +88,7 @@ inline outcome<ok_reply> machine::handle(const announce_upload& in, ledger_time 
     return access::done(std::move(out), ok_reply{});
 }
 
-inline outcome<ok_reply> machine::handle(const upload_progress& in, ledger_time now) {
+DARLCORE_LEDGER_INLINE outcome<ok_reply> machine::handle(const upload_progress& in, ledger_time now) {
     access::step out;
     if (auto why = access::check_member(*this, in.who))
         return access::refused<ok_reply>(std::move(out), *std::move(why));
@@ -96,7 +97,7 @@ inline outcome<ok_reply> machine::handle(const upload_progress& in, ledger_time 
     return access::done(std::move(out), ok_reply{});
 }
 
-inline outcome<ok_reply> machine::handle(const blob_verified& in, ledger_time now) {
+DARLCORE_LEDGER_INLINE outcome<ok_reply> machine::handle(const blob_verified& in, ledger_time now) {
     access::step out;
     rounds_.touch(in.site, now);
     if (in.purpose == blob_purpose::delta) {
@@ -110,14 +111,14 @@ inline outcome<ok_reply> machine::handle(const blob_verified& in, ledger_time no
     return access::done(std::move(out), ok_reply{});
 }
 
-inline outcome<ok_reply> machine::handle(const blob_gone& in, ledger_time) {
+DARLCORE_LEDGER_INLINE outcome<ok_reply> machine::handle(const blob_gone& in, ledger_time) {
     blobs_.erase(in.sha256);
     return access::done(access::step{}, ok_reply{});
 }
 
 // --- answers to effects --------------------------------------------------------------------------------------------
 
-inline outcome<ok_reply> machine::handle(const model_initialised& in, ledger_time now) {
+DARLCORE_LEDGER_INLINE outcome<ok_reply> machine::handle(const model_initialised& in, ledger_time now) {
     access::step out;
     if (rounds_.durable().has_model) return access::done(std::move(out), ok_reply{});
     records::model_initialised fact{{in.by, in.layout_digest, in.files}, in.max_abs_weight};
@@ -128,7 +129,7 @@ inline outcome<ok_reply> machine::handle(const model_initialised& in, ledger_tim
     return access::done(std::move(out), ok_reply{});
 }
 
-inline outcome<ok_reply> machine::handle(const init_failed&, ledger_time) {
+DARLCORE_LEDGER_INLINE outcome<ok_reply> machine::handle(const init_failed&, ledger_time) {
     access::step out;
     rounds_.initialising_failed();
     out.effects.emplace_back(effects::wake{std::nullopt});
@@ -167,7 +168,7 @@ inline std::vector<round::rejected_at_merge> known_rejections(const machine& m,
 
 }  // namespace detail
 
-inline outcome<ok_reply> machine::handle(const merge_done& in, ledger_time now) {
+DARLCORE_LEDGER_INLINE outcome<ok_reply> machine::handle(const merge_done& in, ledger_time now) {
     access::step out;
     const bool expected = rounds_.passing().merging && in.next.count == rounds_.current().count + 1;
     if (!expected) return access::done(std::move(out), ok_reply{});
@@ -202,7 +203,7 @@ inline outcome<ok_reply> machine::handle(const merge_done& in, ledger_time now) 
     return access::done(std::move(out), ok_reply{});
 }
 
-inline outcome<ok_reply> machine::handle(const merge_failed& in, ledger_time now) {
+DARLCORE_LEDGER_INLINE outcome<ok_reply> machine::handle(const merge_failed& in, ledger_time now) {
     access::step out;
     const bool expected = rounds_.passing().merging && in.next.count == rounds_.current().count + 1;
     if (!expected) return access::done(std::move(out), ok_reply{});

@@ -7,6 +7,7 @@
 #include "darlcore/hex.hpp"
 #include "darlcore/ledger/access.hpp"
 #include "darlcore/ledger/machine_class.hpp"
+#include "darlcore/ledger/separate.hpp"
 
 namespace darlcore::ledger {
 namespace detail {
@@ -49,7 +50,7 @@ inline std::optional<refusal> check_corpus(const machine& m, const register_requ
 
 }  // namespace detail
 
-inline outcome<register_reply> machine::handle(const register_request& in, ledger_time now) {
+DARLCORE_LEDGER_INLINE outcome<register_reply> machine::handle(const register_request& in, ledger_time now) {
     access::step out;
     const auto refuse = [&](refusal why) { return access::refused<register_reply>(std::move(out), std::move(why)); };
     if (!is_valid_name(in.who.site.name))
@@ -97,7 +98,7 @@ inline outcome<register_reply> machine::handle(const register_request& in, ledge
     return access::done(std::move(out), std::move(reply));
 }
 
-inline outcome<acquire_reply> machine::handle(const acquire_request& in, ledger_time now) {
+DARLCORE_LEDGER_INLINE outcome<acquire_reply> machine::handle(const acquire_request& in, ledger_time now) {
     access::step out;
     auto answer = leases_.apply(in, now);
     access::note_events(*this, out, answer.events, now);
@@ -108,7 +109,7 @@ inline outcome<acquire_reply> machine::handle(const acquire_request& in, ledger_
     return access::done(std::move(out), acquire_reply{answer.reply(), epoch_digest()});
 }
 
-inline outcome<reserve_reply> machine::handle(const reserve_request& in, ledger_time now) {
+DARLCORE_LEDGER_INLINE outcome<reserve_reply> machine::handle(const reserve_request& in, ledger_time now) {
     access::step out;
     auto answer = leases_.apply(in, now);
     access::note_events(*this, out, answer.events, now);
@@ -118,7 +119,7 @@ inline outcome<reserve_reply> machine::handle(const reserve_request& in, ledger_
     return access::done(std::move(out), answer.reply());
 }
 
-inline outcome<heartbeat_reply> machine::handle(const heartbeat_request& in, ledger_time now) {
+DARLCORE_LEDGER_INLINE outcome<heartbeat_reply> machine::handle(const heartbeat_request& in, ledger_time now) {
     access::step out;
     auto answer = leases_.apply(in, now);
     access::note_events(*this, out, answer.events, now);
@@ -128,7 +129,7 @@ inline outcome<heartbeat_reply> machine::handle(const heartbeat_request& in, led
     return access::done(std::move(out), heartbeat_reply{answer.reply(), rounds_.current(), rounds_.state()});
 }
 
-inline outcome<commit_reply> machine::handle(const commit_request& in, ledger_time now) {
+DARLCORE_LEDGER_INLINE outcome<commit_reply> machine::handle(const commit_request& in, ledger_time now) {
     access::step out;
     auto answer = leases_.apply(in, now);
     const auto special = [this](lease::events::committed& e) {
@@ -142,7 +143,7 @@ inline outcome<commit_reply> machine::handle(const commit_request& in, ledger_ti
     return access::done(std::move(out), answer.reply());
 }
 
-inline outcome<release_reply> machine::handle(const release_request& in, ledger_time now) {
+DARLCORE_LEDGER_INLINE outcome<release_reply> machine::handle(const release_request& in, ledger_time now) {
     access::step out;
     auto answer = leases_.apply(in, now);
     access::note_events(*this, out, answer.events, now);
@@ -151,7 +152,7 @@ inline outcome<release_reply> machine::handle(const release_request& in, ledger_
     return access::done(std::move(out), answer.reply());
 }
 
-inline outcome<advance_reply> machine::handle(const advance_request& in, ledger_time now) {
+DARLCORE_LEDGER_INLINE outcome<advance_reply> machine::handle(const advance_request& in, ledger_time now) {
     access::step out;
     lease::advance_epoch request;
     request.force = in.force;

@@ -9,10 +9,11 @@
 
 #include "darlcore/ledger/access.hpp"
 #include "darlcore/ledger/machine_class.hpp"
+#include "darlcore/ledger/separate.hpp"
 
 namespace darlcore::ledger {
 
-inline outcome<join_reply> machine::handle(const join_request& in, ledger_time now) {
+DARLCORE_LEDGER_INLINE outcome<join_reply> machine::handle(const join_request& in, ledger_time now) {
     access::step out;
     const auto refuse = [&](refusal why) { return access::refused<join_reply>(std::move(out), std::move(why)); };
     if (!settings_.rounds) return refuse(access::refuse(errc::policy, "this ledger serves leases only: no rounds"));
@@ -43,7 +44,7 @@ inline outcome<join_reply> machine::handle(const join_request& in, ledger_time n
     return access::done(std::move(out), std::move(reply));
 }
 
-inline outcome<poll_reply> machine::handle(const poll_request& in, ledger_time now) {
+DARLCORE_LEDGER_INLINE outcome<poll_reply> machine::handle(const poll_request& in, ledger_time now) {
     access::step out;
     if (auto why = access::check_member(*this, in.who))
         return access::refused<poll_reply>(std::move(out), *std::move(why));
@@ -246,7 +247,7 @@ inline std::optional<std::variant<contribute_reply, refusal>> access::answer_ear
     return std::nullopt;
 }
 
-inline outcome<contribute_reply> machine::handle(const contribute_request& in, ledger_time now) {
+DARLCORE_LEDGER_INLINE outcome<contribute_reply> machine::handle(const contribute_request& in, ledger_time now) {
     access::step out;
     const auto refuse = [&](refusal why) {
         rounds_.note_refusal(in.who.site, why.code);
@@ -287,7 +288,7 @@ inline outcome<contribute_reply> machine::handle(const contribute_request& in, l
     return access::done(std::move(out), std::move(reply));
 }
 
-inline outcome<ok_reply> machine::handle(const decline_request& in, ledger_time now) {
+DARLCORE_LEDGER_INLINE outcome<ok_reply> machine::handle(const decline_request& in, ledger_time now) {
     access::step out;
     if (auto why = access::check_member(*this, in.who))
         return access::refused<ok_reply>(std::move(out), *std::move(why));
@@ -300,7 +301,7 @@ inline outcome<ok_reply> machine::handle(const decline_request& in, ledger_time 
     return access::done(std::move(out), ok_reply{});
 }
 
-inline outcome<evaluation_reply> machine::handle(const evaluation_request& in, ledger_time now) {
+DARLCORE_LEDGER_INLINE outcome<evaluation_reply> machine::handle(const evaluation_request& in, ledger_time now) {
     access::step out;
     if (auto why = access::check_member(*this, in.who))
         return access::refused<evaluation_reply>(std::move(out), *std::move(why));
@@ -316,7 +317,7 @@ inline outcome<evaluation_reply> machine::handle(const evaluation_request& in, l
     return access::done(std::move(out), evaluation_reply{used, used ? "" : in.tokens == 0 ? "no_tokens" : "too_old"});
 }
 
-inline outcome<ok_reply> machine::handle(const leave_request& in, ledger_time now) {
+DARLCORE_LEDGER_INLINE outcome<ok_reply> machine::handle(const leave_request& in, ledger_time now) {
     access::step out;
     if (auto why = access::check_member(*this, in.who))
         return access::refused<ok_reply>(std::move(out), *std::move(why));
@@ -327,18 +328,18 @@ inline outcome<ok_reply> machine::handle(const leave_request& in, ledger_time no
     return access::done(std::move(out), ok_reply{});
 }
 
-inline outcome<state_reply> machine::handle(const pause_request& in, ledger_time now) {
+DARLCORE_LEDGER_INLINE outcome<state_reply> machine::handle(const pause_request& in, ledger_time now) {
     access::step out;
     access::note_rounds(*this, out, rounds_.pause(in.reason.substr(0, 200), now));
     return access::done(std::move(out), state_reply{rounds_.state()});
 }
-inline outcome<state_reply> machine::handle(const resume_request&, ledger_time now) {
+DARLCORE_LEDGER_INLINE outcome<state_reply> machine::handle(const resume_request&, ledger_time now) {
     access::step out;
     access::note_rounds(*this, out, rounds_.resume(now));
     access::settle(*this, out, now);
     return access::done(std::move(out), state_reply{rounds_.state()});
 }
-inline outcome<state_reply> machine::handle(const stop_request&, ledger_time now) {
+DARLCORE_LEDGER_INLINE outcome<state_reply> machine::handle(const stop_request&, ledger_time now) {
     access::step out;
     access::note_rounds(*this, out, rounds_.stop(round::stop_reason::site_operator, now));
     access::settle(*this, out, now);

@@ -7,6 +7,7 @@
 
 #include "darlcore/ledger/codec.hpp"
 #include "darlcore/ledger/records.hpp"
+#include "darlcore/ledger/separate.hpp"
 #include "darlcore/round/state.hpp"
 
 namespace darlcore::ledger {
@@ -35,7 +36,15 @@ inline constexpr std::uint8_t record_format = 1;
 
 /// Payload of a record in the journal; its type stands beside it (`type_number`).
 /// Promises: canonical; at least one byte.
-inline std::string encode(const record& r) {
+std::string encode(const record& r);
+
+/// Reads the payload of a record.
+/// Errors: errc::corrupt naming the type and the offset; errc::unsupported for a format or type of a later version.
+result<record> decode(std::uint16_t type, std::string_view payload);
+
+#if !defined(DARLCORE_LEDGER_SEPARATE) || defined(DARLCORE_LEDGER_SOURCE)
+
+DARLCORE_LEDGER_INLINE std::string encode(const record& r) {
     writer w;
     w.byte(record_format);
     std::visit([&](const auto& fact) { w.value(fact); }, r);
@@ -57,9 +66,7 @@ bool decode_record(std::size_t index, reader& in, record& out) {
 
 }  // namespace detail
 
-/// Reads the payload of a record.
-/// Errors: errc::corrupt naming the type and the offset; errc::unsupported for a format or type of a later version.
-inline result<record> decode(std::uint16_t type, std::string_view payload) {
+DARLCORE_LEDGER_INLINE result<record> decode(std::uint16_t type, std::string_view payload) {
     if (type == 0 || type > std::variant_size_v<record>)
         return fail(errc::unsupported, "record type " + std::to_string(type) + " is not known to this version");
     reader in(payload);
@@ -71,5 +78,7 @@ inline result<record> decode(std::uint16_t type, std::string_view payload) {
                                        std::to_string(in.offset()));
     return out;
 }
+
+#endif
 
 }  // namespace darlcore::ledger

@@ -8,10 +8,11 @@
 
 #include "darlcore/ledger/access.hpp"
 #include "darlcore/ledger/machine_class.hpp"
+#include "darlcore/ledger/separate.hpp"
 
 namespace darlcore::ledger {
 
-inline machine::machine(run_settings settings)
+DARLCORE_LEDGER_INLINE machine::machine(run_settings settings)
     : settings_(std::move(settings)),
       leases_([this] {
           DARLCORE_ASSERT(check(settings_).has_value());
@@ -26,7 +27,7 @@ inline machine::machine(run_settings settings)
     books_.pinned = {settings_.corpus, settings_.corpus_content};
 }
 
-inline result<void> machine::replay(const record& r, ledger_time at) {
+DARLCORE_LEDGER_INLINE result<void> machine::replay(const record& r, ledger_time at) {
     if (const auto* created = std::get_if<records::run_created>(&r)) {
         if (created->settings != settings_)
             return fail(errc::refused,
@@ -41,7 +42,7 @@ inline result<void> machine::replay(const record& r, ledger_time at) {
     return {};
 }
 
-inline void machine::adopt(std::shared_ptr<const epoch_map> prepared) {
+DARLCORE_LEDGER_INLINE void machine::adopt(std::shared_ptr<const epoch_map> prepared) {
     DARLCORE_ASSERT(prepared != nullptr && prepared->parameters() == settings_.space);
     if (prepared->epoch() == leases_.epoch())
         map_ = std::move(prepared);
@@ -49,14 +50,14 @@ inline void machine::adopt(std::shared_ptr<const epoch_map> prepared) {
         next_map_ = std::move(prepared);
 }
 
-inline epoch_index machine::epoch() const { return leases_.epoch(); }
+DARLCORE_LEDGER_INLINE epoch_index machine::epoch() const { return leases_.epoch(); }
 
-inline const std::string& machine::epoch_digest() const {
+DARLCORE_LEDGER_INLINE const std::string& machine::epoch_digest() const {
     if (epoch_digest_.empty()) epoch_digest_ = to_hex(access::map(*this).digest());
     return epoch_digest_;
 }
 
-inline round::lease_facts machine::facts(const site_id* asker) const {
+DARLCORE_LEDGER_INLINE round::lease_facts machine::facts(const site_id* asker) const {
     const auto counts = leases_.counts();
     round::lease_facts f;
     f.unassigned = counts.unassigned;
@@ -83,11 +84,11 @@ inline round::lease_facts machine::facts(const site_id* asker) const {
     return f;
 }
 
-inline round::status_report machine::round_status(ledger_time now) const {
+DARLCORE_LEDGER_INLINE round::status_report machine::round_status(ledger_time now) const {
     return round::report(rounds_, facts(), now);
 }
 
-inline digest16 machine::digest() const {
+DARLCORE_LEDGER_INLINE digest16 machine::digest() const {
     blake2b hash(16);
     books kept = books_;
     kept.since_digest = 0;
@@ -97,7 +98,7 @@ inline digest16 machine::digest() const {
     return finish_digest<16>(hash);
 }
 
-inline result<void> machine::verify() const {
+DARLCORE_LEDGER_INLINE result<void> machine::verify() const {
     if (auto ok = leases_.verify(); !ok) return ok;
     if (!settings_.rounds || settings_.lease.commit_policy != lease::commit_policy::on_merge) return {};
     const auto corrupt = [](std::string text) { return fail(errc::corrupt, std::move(text)); };
@@ -116,7 +117,7 @@ inline result<void> machine::verify() const {
     return {};
 }
 
-inline std::optional<ledger_time> machine::next_tick(ledger_time now) const {
+DARLCORE_LEDGER_INLINE std::optional<ledger_time> machine::next_tick(ledger_time now) const {
     std::optional<ledger_time> next;
     if (settings_.rounds) next = rounds_.next_tick(facts(), now);
     if (const auto in_ms = leases_.next_deadline_in_ms(now)) {
@@ -150,9 +151,9 @@ inline std::string encode(const frozen& state) {
     return w.take();
 }
 
-inline std::string machine::snapshot() const { return encode(freeze(*this)); }
+DARLCORE_LEDGER_INLINE std::string machine::snapshot() const { return encode(freeze(*this)); }
 
-inline result<machine> machine::from_snapshot(std::string_view bytes, ledger_time now) {
+DARLCORE_LEDGER_INLINE result<machine> machine::from_snapshot(std::string_view bytes, ledger_time now) {
     reader in(bytes);
     if (in.byte() != snapshot_format || !in.ok())
         return fail(errc::unsupported, "snapshot format is not " + std::to_string(snapshot_format));
