@@ -436,6 +436,12 @@ TEST_F(a_ledger, leaving_gives_the_leases_back) {
     EXPECT_TRUE(w.handle(leave_request{world::who("a"), "done"}).ok());
     EXPECT_EQ(w.m.leases().counts().leased, 0U);
     EXPECT_FALSE(w.m.rounds().has_member({"a"}));
+    const auto before = w.m.digest();
+    EXPECT_TRUE(w.handle(leave_request{world::who("a"), "done"}).ok()) << "told again it says the same";
+    EXPECT_EQ(w.m.digest(), before);
+    w.enter("a", 2);
+    EXPECT_EQ(w.handle(leave_request{world::who("a"), "done"}).refused().code, errc::fenced);
+    EXPECT_EQ(w.handle(leave_request{world::who("never-joined"), "done"}).refused().code, errc::unknown_site);
 }
 
 TEST_F(a_ledger, a_silent_sites_leases_expire_at_a_tick_and_the_round_goes_on) {

@@ -209,6 +209,7 @@ struct hand {
         EXPECT_TRUE(server.ask(ledger::commit_request{world::who(site), lease::ref_to(l), through}).ok());
     }
     void release() { EXPECT_TRUE(server.ask(ledger::release_request{world::who(site), std::nullopt, false}).ok()); }
+    void leave() { EXPECT_TRUE(server.ask(ledger::leave_request{world::who(site), "done"}).ok()); }
     void decline() {
         EXPECT_TRUE(server
                         .ask(ledger::decline_request{world::who(site), server.ledger().rounds().current(),
@@ -256,6 +257,9 @@ void rounds_of_two_sites(fragile_server& server) {
     ASSERT_NO_FATAL_FAILURE(merge(server));
     (void)a.acquire(1);
     a.release();
+    (void)b.acquire(1);
+    b.leave();
+    EXPECT_EQ(server.ledger().leases().counts().leased, 0U);
 }
 
 void commits_of_one_site(fragile_server& server) {

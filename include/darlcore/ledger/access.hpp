@@ -206,12 +206,12 @@ struct access {
             return refuse(errc::fenced, "a newer process of this site took over: stop this one");
         return std::nullopt;
     }
-    static std::optional<refusal> check_member(const machine& m, const caller& who) {
+    static std::optional<refusal> check_member(const machine& m, const caller& who, bool may_have_left = false) {
         if (!m.settings_.rounds) return refuse(errc::policy, "this ledger serves leases only: it has no rounds");
         if (auto refused = check_caller(m, who)) return refused;
         if (who.incarnation.is_none()) return refuse(errc::bad_request, "incarnation: rounds need protocol 2");
         const auto found = m.rounds_.durable().members.find(who.site);
-        if (found == m.rounds_.durable().members.end() || !found->second.present)
+        if (found == m.rounds_.durable().members.end() || !(found->second.present || may_have_left))
             return refuse(errc::unknown_site, "join the rounds first: POST /round/join");
         if (found->second.incarnation != who.incarnation)
             return refuse(errc::unknown_site, "this process has not joined the rounds yet: POST /round/join");

@@ -319,7 +319,7 @@ DARLCORE_LEDGER_INLINE outcome<evaluation_reply> machine::handle(const evaluatio
 
 DARLCORE_LEDGER_INLINE outcome<ok_reply> machine::handle(const leave_request& in, ledger_time now) {
     access::step out;
-    if (auto why = access::check_member(*this, in.who))
+    if (auto why = access::check_member(*this, in.who, true))  // told again, it says the same and lets go of the rest
         return access::refused<ok_reply>(std::move(out), *std::move(why));
     access::note_rounds(*this, out, rounds_.leave(in.who.site, in.reason.substr(0, 200), now));
     auto released = leases_.apply(lease::release{in.who, std::nullopt, false}, now);
