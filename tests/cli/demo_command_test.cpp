@@ -53,7 +53,6 @@ TEST(demo_command, covers_each_block_once_and_leaves_a_report_and_a_picture) {
     remove_folder(d);
 }
 
-// Seen red with the audit's findings left out of the verdict.
 TEST(demo_command, a_block_that_is_trained_twice_makes_it_fail) {
     const demo_end d = run_demo("train-twice");
     EXPECT_EQ(d.status, 1);

@@ -53,7 +53,6 @@ trained_model model_of(train_world& world) {
 
 class kills : public testing::TestWithParam<const char*> {};
 
-// Seen red with the moments of the checkpoint not taken up.
 TEST_P(kills, between_two_phases_and_a_restart_give_the_bits_of_an_undisturbed_run) {
     const auto run = [](bool killed) {
         train_world world(48);
@@ -213,7 +212,6 @@ pid_t rank_of(const darl::child_process& leader) {
     return rank;
 }
 
-// Seen red with the watching of the leader's calls taken out: it then waits for days.
 TEST(train_ranks, one_that_hangs_is_named_and_ended_and_the_site_ends_with_1_and_gives_its_blocks_back) {
     train_world world;
     world.config.batch = 2;
