@@ -14,6 +14,7 @@ set(DARLCORE_HEADERS_PLAN
   ${PROJECT_SOURCE_DIR}/include/darlcore/plan/options.hpp
   ${PROJECT_SOURCE_DIR}/include/darlcore/plan/queue_policies.hpp
   ${PROJECT_SOURCE_DIR}/include/darlcore/plan/queue_sim.hpp
+  ${PROJECT_SOURCE_DIR}/include/darlcore/plan/queue_trial.hpp
   ${PROJECT_SOURCE_DIR}/include/darlcore/plan/round_cost.hpp
   ${PROJECT_SOURCE_DIR}/include/darlcore/plan/round_draft.hpp
   ${PROJECT_SOURCE_DIR}/include/darlcore/plan/schedule.hpp
