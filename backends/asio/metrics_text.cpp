@@ -4,7 +4,7 @@
 #include <fmt/format.h>
 
 #include "backends/asio/ledger_service.hpp"
-#include "darlcore/ledger/snapshot.hpp"
+#include "darlcore/ledger/machine.hpp"
 
 namespace darlcore::http {
 

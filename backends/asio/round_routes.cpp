@@ -6,7 +6,7 @@
 #include "backends/asio/ledger_service.hpp"
 #include "backends/asio/wire_fields.hpp"
 #include "backends/asio/wire_requests.hpp"
-#include "darlcore/ledger/snapshot.hpp"
+#include "darlcore/ledger/machine.hpp"
 
 namespace darlcore::http {
 

@@ -8,7 +8,7 @@
 #include "backends/asio/ledger_service.hpp"
 #include "backends/asio/status_page.hpp"
 #include "backends/asio/wire_fields.hpp"
-#include "darlcore/ledger/snapshot.hpp"
+#include "darlcore/ledger/machine.hpp"
 
 namespace darlcore::http {
 

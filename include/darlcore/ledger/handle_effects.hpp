@@ -10,6 +10,8 @@
 #include "darlcore/ledger/machine_class.hpp"
 #include "darlcore/ledger/separate.hpp"
 
+#if defined(DARLCORE_LEDGER_DEFINITIONS)
+
 namespace darlcore::ledger {
 namespace detail {
 
@@ -238,3 +240,5 @@ DARLCORE_LEDGER_INLINE outcome<ok_reply> machine::handle(const merge_failed& in,
 }
 
 }  // namespace darlcore::ledger
+
+#endif

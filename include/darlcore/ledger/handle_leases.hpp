@@ -9,6 +9,8 @@
 #include "darlcore/ledger/machine_class.hpp"
 #include "darlcore/ledger/separate.hpp"
 
+#if defined(DARLCORE_LEDGER_DEFINITIONS)
+
 namespace darlcore::ledger {
 namespace detail {
 
@@ -167,3 +169,5 @@ DARLCORE_LEDGER_INLINE outcome<advance_reply> machine::handle(const advance_requ
 }
 
 }  // namespace darlcore::ledger
+
+#endif

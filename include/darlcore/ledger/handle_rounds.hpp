@@ -11,6 +11,8 @@
 #include "darlcore/ledger/machine_class.hpp"
 #include "darlcore/ledger/separate.hpp"
 
+#if defined(DARLCORE_LEDGER_DEFINITIONS)
+
 namespace darlcore::ledger {
 
 DARLCORE_LEDGER_INLINE outcome<join_reply> machine::handle(const join_request& in, ledger_time now) {
@@ -347,3 +349,5 @@ DARLCORE_LEDGER_INLINE outcome<state_reply> machine::handle(const stop_request&,
 }
 
 }  // namespace darlcore::ledger
+
+#endif

@@ -3,8 +3,9 @@
 
 // The ledger as one state machine: the class and the definitions of its members.
 #include "darlcore/ledger/machine_class.hpp"
+#include "darlcore/ledger/separate.hpp"
 
-#if !defined(DARLCORE_LEDGER_SEPARATE) || defined(DARLCORE_LEDGER_SOURCE)
+#if defined(DARLCORE_LEDGER_DEFINITIONS)
 #include "darlcore/ledger/access.hpp"
 #include "darlcore/ledger/handle_effects.hpp"
 #include "darlcore/ledger/handle_leases.hpp"

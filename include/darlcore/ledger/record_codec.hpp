@@ -42,7 +42,7 @@ std::string encode(const record& r);
 /// Errors: errc::corrupt naming the type and the offset; errc::unsupported for a format or type of a later version.
 result<record> decode(std::uint16_t type, std::string_view payload);
 
-#if !defined(DARLCORE_LEDGER_SEPARATE) || defined(DARLCORE_LEDGER_SOURCE)
+#if defined(DARLCORE_LEDGER_DEFINITIONS)
 
 DARLCORE_LEDGER_INLINE std::string encode(const record& r) {
     writer w;

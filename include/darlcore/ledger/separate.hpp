@@ -10,3 +10,8 @@
 #else
 #define DARLCORE_LEDGER_INLINE inline
 #endif
+
+#if !defined(DARLCORE_LEDGER_SEPARATE) || defined(DARLCORE_LEDGER_SOURCE)
+/// This unit has the definitions.
+#define DARLCORE_LEDGER_DEFINITIONS
+#endif

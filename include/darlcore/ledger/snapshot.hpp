@@ -10,6 +10,8 @@
 #include "darlcore/ledger/machine_class.hpp"
 #include "darlcore/ledger/separate.hpp"
 
+#if defined(DARLCORE_LEDGER_DEFINITIONS)
+
 namespace darlcore::ledger {
 
 DARLCORE_LEDGER_INLINE machine::machine(run_settings settings)
@@ -180,3 +182,5 @@ DARLCORE_LEDGER_INLINE result<machine> machine::from_snapshot(std::string_view b
 }
 
 }  // namespace darlcore::ledger
+
+#endif
