@@ -53,6 +53,26 @@ TEST(queue_sim, equals_its_plain_twin_and_keeps_its_promises) {
     EXPECT_GT(backfilled, 0U);
 }
 
+TEST(queue_sim, equals_its_plain_twin_for_every_queue_of_four_jobs) {
+    std::vector<queued_job> kinds;
+    for (const double submit : {0.0, 2.0})
+        for (const auto& [run, limit] : {std::pair{1.0, 1.0}, {1.0, 3.0}, {3.0, 3.0}})
+            for (const std::uint32_t nodes : {1U, 2U, 4U}) kinds.push_back({submit, run, limit, nodes});
+    const std::size_t n = kinds.size();
+    std::vector<queued_job> jobs(4);
+    for (std::size_t all = 0; all < n * n * n * n; ++all) {
+        std::size_t rest = all;
+        for (queued_job& j : jobs) {
+            j = kinds[rest % n];
+            rest /= n;
+        }
+        for (const auto policy : {backfill::none, backfill::easy}) {
+            const queue_config c{4, policy, {}};
+            ASSERT_EQ(simulate_queue(jobs, c)->start_s, darlcore::testing::plain_queue(jobs, c)) << all;
+        }
+    }
+}
+
 TEST(queue_sim, without_backfill_nobody_overtakes) {
     xoshiro256 draw(4);
     for (int run = 0; run < darlcore::testing::property_runs(2000); ++run) {
