@@ -201,7 +201,8 @@ TEST(simulate_virtual, the_same_seeds_give_the_same_digest) {
 }
 
 TEST(simulate_virtual, a_failing_seed_is_named_with_the_shortest_list_of_events) {
-    const auto run = darl::testing::run_darl({"simulate", "--virtual", "--seeds", "300", "--plant", "sync", "--json"});
+    const auto run =
+        darl::testing::run_darl({"simulate", "--virtual", "--seeds", "300", "--plant", "early_reply", "--json"});
     ASSERT_EQ(run.status, 1) << run.out << run.err;
     const auto report = json::parse(run.out);
     ASSERT_TRUE(report) << run.out;
