@@ -232,10 +232,6 @@ value usage_record(const collector_config& c, const std::string& partition, cons
                               {"flags", list_of(a.flags)}});
 }
 
-}  // namespace
-
-namespace {
-
 // What a command that failed said last.
 std::string last_line(const run_answer& r) {
     if (r.end == run_end::not_found) return "the command was not found in PATH";

@@ -45,17 +45,6 @@ protected:
     }
     void make_room() { std::filesystem::remove(disk() + "/other"); }
 
-    json::value claim_of(const client::upload_job& delta, const json::value& leases) {
-        return body_of_site({{"id", "phase-1"},
-                             {"base_generation", 0},
-                             {"sha256", delta.sha256},
-                             {"codec", "f32"},
-                             {"tokens", 320},
-                             {"steps", 1},
-                             {"loss_sum", 1.0},
-                             {"loss_count", 1},
-                             {"leases", leases}});
-    }
     /// Asks until the generation is there; ctest's limit ends it.
     void await_generation(std::uint64_t wanted) {
         while (get(*client_, "/round").body.at("generation").as_u64() != wanted) {

@@ -83,6 +83,18 @@ protected:
         EXPECT_EQ(got.status, 200) << json::dump(got.body);
         return got.body;
     }
+    /// The body of a contribution of this delta and these leases to generation 0.
+    json::value claim_of(const client::upload_job& delta, const json::value& leases) {
+        return body_of_site({{"id", "phase-1"},
+                             {"base_generation", 0},
+                             {"sha256", delta.sha256},
+                             {"codec", "f32"},
+                             {"tokens", 320},
+                             {"steps", 1},
+                             {"loss_sum", 1.0},
+                             {"loss_count", 1},
+                             {"leases", leases}});
+    }
     void begin_run() {
         ASSERT_NO_FATAL_FAILURE(start(true));
         ASSERT_EQ(ask("/register", body_of_site({{"protocol", 2}, {"ranks", 1}})).status, 200);

@@ -36,15 +36,7 @@ TEST_F(round_over_http, a_contribution_uploaded_across_restarts_becomes_the_next
     // this
     while (last.status == 409) last = patch(id, 2 * third, bytes.substr(2 * third));
     EXPECT_EQ(last.status, 200) << last.body;
-    json::value claim = body_of_site({{"id", "phase-1"},
-                                      {"base_generation", 0},
-                                      {"sha256", delta.sha256},
-                                      {"codec", "f32"},
-                                      {"tokens", 320},
-                                      {"steps", 1},
-                                      {"loss_sum", 1.0},
-                                      {"loss_count", 1},
-                                      {"leases", leases}});
+    json::value claim = claim_of(delta, leases);
     const auto pledged = ask("/round/contribute", claim);
     ASSERT_EQ(pledged.status, 200) << json::dump(pledged.body);
     EXPECT_EQ(*pledged.body.at("status").as_string(), "pledged");
@@ -73,15 +65,7 @@ TEST_F(round_over_http, the_meta_of_a_generation_says_what_it_was_made_of) {
     const json::value leases = claims();
     const client::upload_job delta = make_delta(2.0F);
     ASSERT_EQ(patch(announce(delta), 0, read_file(delta.path)).status, 200);
-    const auto pledged = ask("/round/contribute", body_of_site({{"id", "phase-1"},
-                                                                {"base_generation", 0},
-                                                                {"sha256", delta.sha256},
-                                                                {"codec", "f32"},
-                                                                {"tokens", 320},
-                                                                {"steps", 1},
-                                                                {"loss_sum", 1.0},
-                                                                {"loss_count", 1},
-                                                                {"leases", leases}}));
+    const auto pledged = ask("/round/contribute", claim_of(delta, leases));
     ASSERT_EQ(pledged.status, 200) << json::dump(pledged.body);
     json::value round;
     do {

@@ -31,17 +31,6 @@ protected:
         }
         return without_time;
     }
-    json::value claim_of(const client::upload_job& delta, const json::value& leases) {
-        return body_of_site({{"id", "phase-1"},
-                             {"base_generation", 0},
-                             {"sha256", delta.sha256},
-                             {"codec", "f32"},
-                             {"tokens", 320},
-                             {"steps", 1},
-                             {"loss_sum", 1.0},
-                             {"loss_count", 1},
-                             {"leases", leases}});
-    }
 };
 
 TEST_F(a_stale_process, that_was_replaced_is_fenced_at_every_route_of_leases_rounds_and_blobs) {

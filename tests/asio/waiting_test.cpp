@@ -102,15 +102,7 @@ TEST_F(who_waits, a_contributor_waits_for_the_merge_and_the_round_for_who_still_
     const json::value leases = claims();
     const client::upload_job delta = make_delta(2.0F);
     ASSERT_EQ(patch(announce(delta), 0, read_file(delta.path)).status, 200);
-    const auto pledged = ask("/round/contribute", body_of_site({{"id", "phase-1"},
-                                                                {"base_generation", 0},
-                                                                {"sha256", delta.sha256},
-                                                                {"codec", "f32"},
-                                                                {"tokens", 320},
-                                                                {"steps", 1},
-                                                                {"loss_sum", 1.0},
-                                                                {"loss_count", 1},
-                                                                {"leases", leases}}));
+    const auto pledged = ask("/round/contribute", claim_of(delta, leases));
     ASSERT_EQ(pledged.status, 200) << json::dump(pledged.body);
     const auto told = ask("/round/poll", body_of_site({{"have_generation", 0}, {"state", "waiting"}, {"wait_s", 0}}));
     ASSERT_EQ(*told.body.at("action").as_string(), "wait") << json::dump(told.body);

@@ -6,26 +6,15 @@
 #include <gtest/gtest.h>
 
 #include "darlcore/random.hpp"
+#include "tests/plan/two_sites.hpp"
 
 namespace {
 
 using namespace darlcore;
 using namespace darlcore::plan;
+using plan_test::two_sites;
 
 constexpr double hour = 3600;
-
-calibration two_sites() {
-    calibration c;
-    c.merge_s = 17;
-    c.transfer_s = {{"a", 33.5}, {"b", 64.2}};
-    c.eval_fixed_s = {{"a", 23.6}, {"b", 34.7}};
-    c.join_stall_s = 378;
-    c.seq_len = 2048;
-    c.block_windows = 1024;
-    c.geometries = {{"a@4", {89.8, 32}}, {"b@8", {38.2, 64}}};
-    c.regimes = {{"a@4", quality::identified}, {"b@8", quality::identified}, {"a@4+b@8", quality::identified}};
-    return c;
-}
 
 plan_option option(const std::string& site, std::uint32_t gpus) {
     plan_option o;
