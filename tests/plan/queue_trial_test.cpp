@@ -101,6 +101,26 @@ TEST(queue_trial, regret_is_never_negative_and_zero_for_the_plan_that_hindsight_
     }
 }
 
+TEST(queue_trial, lanes_wait_for_the_last_of_them) {
+    const trial_cluster small{"a", {4, backfill::easy, {}}, {}};
+    plan_option o = option("a", 4);  // two nodes each
+    o.links = 1;
+    o.lanes = 3;
+    EXPECT_EQ(meet_queue(o, small, 400'000)->link_waits_s, std::vector<double>{6 * hour});
+}
+
+TEST(queue_trial, regret_is_against_plans_that_nobody_tried_too) {
+    const calibration c = two_sites();
+    const std::vector<trial_cluster> idle{{"a", {8, backfill::easy, {}}, {}}, {"b", {8, backfill::easy, {}}, {}}};
+    const std::vector<site_choices> choices{{"a", {option("a", 4)}}, {"b", {option("b", 8)}}};
+    const std::vector<baseline> slower{{"b", {choices[1].options[0]}}};
+    const auto tried = try_plans(c, slower, choices, idle, config());
+    ASSERT_TRUE(tried.has_value());
+    EXPECT_EQ(tried->front().regret_s,
+              tried->front().realised.time_s - score_plan(c, choices[0].options, config())->time_s);
+    EXPECT_GT(tried->front().regret_s, 0);
+}
+
 TEST(queue_trial, planning_once_is_the_plan_itself) {
     const calibration c = two_sites();
     const std::vector<trial_cluster> clusters{{"a", {8, backfill::easy, {}}, {}}, {"b", {8, backfill::easy, {}}, {}}};
