@@ -3,11 +3,12 @@ JOBS ?= $(shell nproc)
 PRESET ?= dev
 export CTEST_PARALLEL_LEVEL ?= $(JOBS)
 
-.PHONY: help setup setup-demo demo test bench fuzz format clean build
+.PHONY: help setup setup-demo demo test nightly bench fuzz format clean build
 
 help:
 	@echo "make demo    set up, build, run the main job on this machine"
 	@echo "make test    set up, build, run the whole test suite"
+	@echo "make nightly the same tests with a hundred times as many random cases (hours; TESTS=REGEX chooses)"
 	@echo "make bench   benchmarks as JSON in build/bench-results"
 	@echo "make fuzz    libFuzzer targets, FUZZ_SECONDS each (default 60)"
 	@echo "make format  format the sources"
@@ -29,6 +30,10 @@ demo: setup-demo
 test: setup
 	$(MAKE) build PRESET=dev
 	ctest --preset dev --schedule-random
+
+nightly: setup
+	$(MAKE) build PRESET=nightly
+	ctest --preset nightly $(if $(TESTS),-R '$(TESTS)')
 
 bench:
 	scripts/bench

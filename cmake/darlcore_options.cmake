@@ -15,6 +15,7 @@ option(DARLCORE_BUILD_BENCH "benchmarks (Google Benchmark)" OFF)
 option(DARLCORE_BUILD_EXAMPLES "examples" ${DARLCORE_IS_TOP})
 option(DARLCORE_WERROR "warnings are errors" OFF)
 set(DARLCORE_SANITIZE "" CACHE STRING "sanitizers of every target, e.g. address,undefined or thread")
+set(DARLCORE_TEST_TIMEOUT_FACTOR 1 CACHE STRING "multiplies the time limits of tests, for longer runs")
 set(DARLCORE_TORCH_DIR "" CACHE PATH "root of a libtorch 2.x (the folder with lib/ and include/); empty = Debian's package")
 
 # tests of layers that are switched off are not built
