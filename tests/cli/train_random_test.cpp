@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The end of an epoch with the real trainer: whatever the sizes, each block is in the model once, and nobody hangs.
+#include <algorithm>
+
 #include <gtest/gtest.h>
 
 #include "darlcore/random.hpp"
@@ -19,7 +21,7 @@ struct running_site {
 };
 
 TEST(train_random, every_geometry_ends_with_each_block_in_the_model_once) {
-    const int runs = darlcore::testing::property_runs(2);
+    const int runs = std::min(darlcore::testing::property_runs(20), 200);
     for (int seed = 1; seed <= runs; ++seed) {
         xoshiro256 chance(static_cast<std::uint64_t>(seed));
         const auto between = [&](std::uint64_t low, std::uint64_t high) { return low + chance() % (high - low + 1); };

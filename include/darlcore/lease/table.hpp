@@ -149,7 +149,8 @@ private:
         position trained;
         std::uint32_t next = nil;
         std::uint32_t previous = nil;
-        bool dirty = false;
+        bool dirty = false;   // renewed since the last tick
+        bool listed = false;  // the slot stands in dirty_leases_, whatever became of its lease
     };
     struct live_site {
         ledger_time last_seen = never_seen;
@@ -271,6 +272,8 @@ private:
     void install(const events::term_started& e, ledger_time at);
 
     void open_lease(const lease_record& record);
+    void note_renewal(std::uint32_t slot);
+    void forget_renewals();
     void close_lease(std::uint32_t slot, close_reason reason, bool remember);
     void remember(const closed_lease& c);
     void move_done_end(std::uint32_t slot, position through, ledger_time hold_deadline);

@@ -332,8 +332,7 @@ void basic_table<M>::install(const events::tick& e, ledger_time) {
         live.rtt_ms = seen.rtt_ms;
         live.dirty = false;
     }
-    dirty_leases_.clear();
-    dirty_sites_.clear();
+    forget_renewals();
 }
 
 template <class M>
@@ -365,8 +364,7 @@ void basic_table<M>::install(const events::term_started& e, ledger_time) {
         set_last_answer(n, acquire_reason::none);
         live.dirty = false;
     }
-    dirty_leases_.clear();
-    dirty_sites_.clear();
+    forget_renewals();
 }
 
 }  // namespace darlcore::lease

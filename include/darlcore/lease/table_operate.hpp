@@ -154,10 +154,7 @@ beat_reply basic_table<M>::renew(const beat& b, std::uint32_t site, std::int64_t
         live.ttl_ms = ttl;
         refresh_due(f.slot);
     }
-    if (!live.dirty) {
-        live.dirty = true;
-        dirty_leases_.push_back(f.slot);
-    }
+    note_renewal(f.slot);
     if (planted(mutant::hold_renewed_by_heartbeats))
         b_.leases.write(f.slot).hold_deadline = now + hold_limit_ms(b_.settings, site_live_[site].macro_step_ms);
     if (b.trained) live.trained = std::max(live.trained, std::min(*b.trained, b_.leases[f.slot].end));
@@ -280,8 +277,7 @@ outcome<tick_reply> basic_table<M>::apply(const tick&, ledger_time now) {
     }
     std::sort(e.leases.begin(), e.leases.end(), [](const auto& a, const auto& b) { return a.lease < b.lease; });
     std::sort(e.sites.begin(), e.sites.end(), [](const auto& a, const auto& b) { return a.site < b.site; });
-    dirty_leases_.clear();
-    dirty_sites_.clear();
+    forget_renewals();
     if (!e.leases.empty() || !e.sites.empty() || b_.open_leases > 0) happen(out, std::move(e), now);
     return answer(std::move(out), tick_reply{});
 }

@@ -191,7 +191,7 @@ std::size_t basic_table<M>::bytes() const {
     };
     std::size_t sum = b_.blocks.bytes() + pages(b_.leases) + pages(b_.closed) + pages(b_.sites) + pages(b_.requests) +
                       pages(b_.identities) + pages(b_.pledges) + pages(b_.answers);
-    sum += live_.bytes() + site_live_.capacity() * sizeof(live_site);
+    sum += live_.bytes() + free_slots_.bytes() + dirty_leases_.bytes() + site_live_.capacity() * sizeof(live_site);
     sum += due_.bytes() + steal_measured_.bytes() + steal_unmeasured_.bytes() + open_index_.bytes() +
            closed_index_.bytes();
     return sum;

@@ -48,13 +48,30 @@ void basic_table<M>::open_lease(const lease_record& record) {
     if (record.stolen) s.counters.stolen_by += blocks;
     live_site& owner = site_live_[record.site.count];
     live_lease& live = live_[slot];
-    live = {record.deadline, record.ttl_ms, record.done_end, owner.first_lease, nil, false};
+    live = {record.deadline, record.ttl_ms, record.done_end, owner.first_lease, nil, false, live.listed};
     if (live.next != nil) live_[live.next].previous = slot;
     owner.first_lease = slot;
     ++owner.open_leases;
     open_index_.insert(record.seq.count, slot);
     refresh_due(slot);
     refresh_steal(slot);
+}
+
+// A slot stands in the list once, however many leases it has had since the last tick.
+template <class M>
+void basic_table<M>::note_renewal(std::uint32_t slot) {
+    live_lease& live = live_[slot];
+    live.dirty = true;
+    if (live.listed) return;
+    live.listed = true;
+    dirty_leases_.push_back(slot);
+}
+
+template <class M>
+void basic_table<M>::forget_renewals() {
+    for (std::size_t i = 0; i < dirty_leases_.size(); ++i) live_[dirty_leases_[i]].listed = false;
+    dirty_leases_.clear();
+    dirty_sites_.clear();
 }
 
 template <class M>
