@@ -20,6 +20,7 @@
 #include "adapters/cli/cli_support.hpp"
 #include "adapters/cli/rank_group.hpp"
 #include "adapters/cli/run_config.hpp"
+#include "adapters/cli/run_match.hpp"
 #include "adapters/cli/token_input.hpp"
 #include "adapters/cli/torch_trainer.hpp"
 #include "adapters/cli/train_inputs.hpp"
@@ -45,6 +46,7 @@ struct train_options {
     std::string site;
     std::string out;
     std::string score;
+    std::string match;
     bool take_over = false;
     bool centralised = false;
     std::uint64_t global_batch = 0;
@@ -266,6 +268,9 @@ result<int> run_federated(const session& s, const run_config& c, const train_opt
 }
 
 struct baseline {
+    bool pictures = false;
+    std::uint64_t global_batch = 0;
+    std::optional<run_figures> sites;  // of the run that it is the match of
     training::phase_summary trained;
     training::evaluation before;
     training::evaluation after;
@@ -305,6 +310,7 @@ result<baseline> baseline_of(const run_config& c, const site_parts& parts, train
     if (!trainer) return trainer.error();
     trainer->initialise();
     baseline out;
+    out.pictures = parts.images();
     if (!weights.empty())
         if (auto loaded = trainer->load_generation(weights); !loaded) return loaded.error();
     const auto score = [&](training::evaluation& into) -> result<void> {
@@ -335,6 +341,23 @@ result<baseline> baseline_of(const run_config& c, const site_parts& parts, train
     return out;
 }
 
+// The sites' run that was named, when there is one; a baseline that would not match it is not begun.
+result<std::optional<run_figures>> matched_run(const train_options& o, const site_parts& parts, std::uint64_t batch) {
+    std::optional<run_figures> none;
+    if (o.match.empty() || !o.score.empty()) return none;
+    const auto sites = figures_of_generation(o.match);
+    if (!sites) return sites.error();
+    const std::uint64_t window_tokens = parts.settings.seq_len;
+    const run_figures planned{parts.num_windows * window_tokens, (parts.num_windows + batch - 1) / batch};
+    log_line("centralised", "match: " + match_text(planned, *sites, window_tokens));
+    std::string differences;
+    for (const auto& d : match_differences(planned, *sites, window_tokens))
+        differences += (differences.empty() ? "" : "; ") + d;
+    if (!differences.empty())
+        return fail(errc::meta_mismatch, fmt::format("no match of {}: the baseline has {}", o.match, differences));
+    return std::optional<run_figures>(*sites);
+}
+
 // Trains every window of the epoch once, with the batch of all sites together; ranks are threads.
 result<baseline> run_centralised(const run_config& c, const train_options& o) {
     auto parts = open_parts(c);
@@ -346,6 +369,9 @@ result<baseline> run_centralised(const run_config& c, const train_options& o) {
     if (parts->settings.batch % o.ranks != 0)
         return fail(errc::invalid_argument,
                     fmt::format("a batch of {} windows cannot be shared by {} ranks", parts->settings.batch, o.ranks));
+    const std::uint64_t batch = parts->settings.batch * parts->settings.accumulate;
+    const auto sites = matched_run(o, *parts, batch);
+    if (!sites) return sites.error();
     parts->settings.batch /= o.ranks;
     const auto ranks = training::thread_communicators(o.ranks);
     std::vector<std::thread> others;
@@ -354,34 +380,45 @@ result<baseline> run_centralised(const run_config& c, const train_options& o) {
     auto out = baseline_of(c, *parts, *ranks[0], o.score, o.out);
     if (!out) ranks[0]->abort();
     for (auto& t : others) t.join();
+    if (!out) return out;
+    out->global_batch = batch;
+    out->sites = *sites;
     return out;
 }
 
 json::value optional_number(std::optional<double> v) { return v ? json::value(*v) : json::value(); }
 
 // Of pictures; a language model has none.
-json::value accuracy_of(const training::evaluation& e) {
-    if (e.correct == 0) return {};
+json::value accuracy_of(const baseline& b, const training::evaluation& e) {
+    if (!b.pictures || e.windows == 0) return {};
     return static_cast<double>(e.correct) / static_cast<double>(e.windows);
 }
 
-void print_baseline(const session& s, const baseline& b, std::uint64_t batch) {
+json::value match_json(const std::optional<run_figures>& sites) {
+    if (!sites) return {};
+    return json::make_object({{"tokens", sites->tokens}, {"steps", sites->steps}});
+}
+
+void print_baseline(const session& s, const baseline& b) {
     json::value out = json::make_object(
         {{"steps", b.trained.steps},
          {"tokens", b.trained.tokens},
          {"windows", b.trained.windows},
-         {"global_batch", batch},
+         {"global_batch", b.global_batch},
+         {"match", match_json(b.sites)},
          {"train_loss", b.trained.tokens > 0 ? b.trained.loss_sum / static_cast<double>(b.trained.tokens) : 0.0},
          {"untrained_perplexity", optional_number(b.before.perplexity())},
+         {"untrained_accuracy", accuracy_of(b, b.before)},
          {"perplexity", optional_number(b.after.perplexity())},
          {"loss", optional_number(b.after.loss())},
-         {"accuracy", accuracy_of(b.after)},
+         {"accuracy", accuracy_of(b, b.after)},
          {"curve", b.curve}});
     if (s.json) return print_line(json::dump(out));
-    print_line(fmt::format("{} steps of {} windows, {} tokens", b.trained.steps, batch, b.trained.tokens));
-    if (b.after.correct > 0)
-        return print_line(
-            fmt::format("accuracy {:.4f} on {} pictures", *accuracy_of(b.after).as_double(), b.after.windows));
+    print_line(fmt::format("{} steps of {} windows, {} tokens", b.trained.steps, b.global_batch, b.trained.tokens));
+    if (b.sites) print_line(fmt::format("the sites: {} steps, {} tokens", b.sites->steps, b.sites->tokens));
+    if (const auto accuracy = accuracy_of(b, b.after).as_double())
+        return print_line(fmt::format("accuracy {:.4f} on {} pictures (untrained {:.4f})", *accuracy, b.after.windows,
+                                      *accuracy_of(b, b.before).as_double()));
     if (b.after.perplexity())
         print_line(fmt::format("held-out perplexity {:.3f} (untrained {:.3f})", *b.after.perplexity(),
                                *b.before.perplexity()));
@@ -405,9 +442,7 @@ void run_train(session& s, const train_options& o, const std::vector<std::string
     if (o.centralised) {
         const auto done = run_centralised(*config, o);
         if (!done) return report(s, done.error());
-        return print_baseline(
-            s, *done,
-            o.global_batch != 0 ? o.global_batch : static_cast<std::uint64_t>(config->batch * config->accumulate));
+        return print_baseline(s, *done);
     }
     if (o.server.url.empty() || o.site.empty())
         return report(s, fail(errc::bad_request, "darl train needs --server URL and --site NAME, or --centralised"));
@@ -441,6 +476,10 @@ void add_train(CLI::App& app, session& s) {
     command->add_option("--rank-beats", o->rank_beats)->group("");
     command->add_option("--fault", o->fault)->group("");
     command->add_option("--score", o->score, "with --centralised: only score this generation (safetensors)");
+    command->add_option(
+        "--match", o->match,
+        "with --centralised: a generation of the sites' run (its folder or meta.json); tokens, steps and "
+        "windows per step must agree to 0.5 %, else nothing is trained and the exit code is 1");
     command->add_option("--out", o->out, "folder for the baseline's model");
     take_settings(command, s);
     command->footer(
