@@ -165,18 +165,22 @@ void simulated_site::act_on(const site::action::train_group& a) {
     if (a.group == 0) {
         ++phase_;
         groups_.clear();
-        windows_ = 0;
+        windows_ = trained_ = 0;
         busy_until_ms_ = now_ms;
     }
-    groups_.push_back({a.epoch, around_.set.plant == planted::reserve ? whole_grants(a.spans) : a.spans});
+    groups_.push_back({a.epoch, around_.set.plant == planted::reserve ? whole_grants(a.spans) : a.spans, 0});
     std::uint64_t windows = 0;
     for (const auto& s : groups_.back().spans) windows += s.size() * around_.set.block_size;
     windows_ += windows;
+    groups_.back().end = windows_;
     busy_until_ms_ = std::max(busy_until_ms_, now_ms) + static_cast<std::int64_t>(windows) * ms_per_window_;
     if (is_hung_) return;
-    me_.after(busy_until_ms_ - now_ms, [this, phase = phase_, number = a.group] {
-        if (phase_ == phase && !groups_.empty()) deliver(site::event::group_trained{number});
-    });
+    // Steps straddle groups: one is trained when the step with its last window has all its windows.
+    const std::uint64_t step = around_.set.per_step;
+    for (; trained_ < groups_.size() && (groups_[trained_].end + step - 1) / step * step <= windows_; ++trained_)
+        me_.after(busy_until_ms_ - now_ms, [this, phase = phase_, number = trained_] {
+            if (phase_ == phase && !groups_.empty()) deliver(site::event::group_trained{number});
+        });
 }
 
 // The mutant: everything that is held of the leases it was given a part of.

@@ -92,11 +92,13 @@ private:
     struct group {
         epoch_index epoch;
         std::vector<span> spans;
+        std::uint64_t end = 0;  // windows of the phase until here
     };
     std::uint64_t phase_ = 0;
     std::vector<group> groups_;
     std::int64_t busy_until_ms_ = 0;
     std::uint64_t windows_ = 0;
+    std::size_t trained_ = 0;  // groups
     generation base_;
     std::map<std::string, std::string> files_;  ///< finished deltas by digest
 };

@@ -9,6 +9,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <ctime>
 #include <cstdio>
 #include <cstring>
 #include <map>
@@ -146,13 +147,27 @@ struct own_loop {
     training::optimiser update;
 };
 
-double seconds(const auto& work) {
+/// By the clock, and of the process's processors: the latter changes less when others use the machine.
+struct spent {
+    double wall_s = 0;
+    double processor_s = 0;
+};
+double processor_seconds() {
+    timespec t{};
+    ::clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
+    return static_cast<double>(t.tv_sec) + 1e-9 * static_cast<double>(t.tv_nsec);
+}
+spent measured(const auto& work) {
     const auto begun = std::chrono::steady_clock::now();
+    const double processor = processor_seconds();
     work();
-    return std::chrono::duration<double>(std::chrono::steady_clock::now() - begun).count();
+    return {std::chrono::duration<double>(std::chrono::steady_clock::now() - begun).count(),
+            processor_seconds() - processor};
 }
 
-double median(std::vector<double> values) {
+double median(const std::vector<spent>& steps, double spent::*what) {
+    std::vector<double> values;
+    for (const spent& s : steps) values.push_back(s.*what);
     std::nth_element(values.begin(), values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2), values.end());
     return values[values.size() / 2];
 }
@@ -173,11 +188,11 @@ int main(int count, char** arguments) {
     for (auto& id : ids) id = static_cast<std::int32_t>(random.below(256));
     const Tensor windows = at::tensor(ids, at::kInt).to(at::kLong).view({batch, seq_len + 1});
     const Tensor ones = at::ones({batch}, at::kFloat);
-    std::vector<double> own_s, plain_s;
+    std::vector<spent> own_s, plain_s;
     double own_loss = 0, plain_loss = 0;
     for (std::int64_t r = 0; r <= rounds; ++r) {
-        const double a = seconds([&] { own_loss = own.step(std::as_bytes(std::span(ids)), ones); });
-        const double b = seconds([&] { plain_loss = plain.step(windows); });
+        const spent a = measured([&] { own_loss = own.step(std::as_bytes(std::span(ids)), ones); });
+        const spent b = measured([&] { plain_loss = plain.step(windows); });
         if (r == 0) {
             std::printf("loss before the first step: own %.6f, plain %.6f\n", own_loss, plain_loss);
             continue;  // buffers are warm from here on
@@ -187,11 +202,14 @@ int main(int count, char** arguments) {
     }
     std::printf("loss before the last step:  own %.6f, plain %.6f\n", own_loss, plain_loss);
     const auto tokens = static_cast<double>(batch * seq_len);
+    const double own_wall = median(own_s, &spent::wall_s), plain_wall = median(plain_s, &spent::wall_s);
+    std::printf("processor time per step: own %.1f ms, plain %.1f ms\n", 1e3 * median(own_s, &spent::processor_s),
+                1e3 * median(plain_s, &spent::processor_s));
     std::printf(
         "%s, libtorch %s, %d threads, batch %lld x %lld: own %.1f ms (%.0f tokens/s), plain %.1f ms (%.0f tokens/s), "
         "ratio of times %.3f\n",
         name.c_str(), torch_compat::version_text, at::get_num_threads(), static_cast<long long>(batch),
-        static_cast<long long>(seq_len), 1e3 * median(own_s), tokens / median(own_s), 1e3 * median(plain_s),
-        tokens / median(plain_s), median(own_s) / median(plain_s));
+        static_cast<long long>(seq_len), 1e3 * own_wall, tokens / own_wall, 1e3 * plain_wall, tokens / plain_wall,
+        own_wall / plain_wall);
     return 0;
 }

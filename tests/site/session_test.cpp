@@ -140,6 +140,26 @@ TEST(session, a_whole_phase_goes_from_poll_to_pledge_and_claims_exactly_what_was
     EXPECT_EQ(h.expect_call<ledger::poll_request>().activity, round::site_activity::waiting);
 }
 
+// A trainer that lacks windows for a step cannot finish the group before: it needs the group after next.
+TEST(session, groups_are_given_out_until_a_step_that_straddles_them_has_its_windows) {
+    auto set = hand::settings();
+    set.windows_per_step = 20;
+    set.groups = 8;
+    hand h(set);
+    h.to_building(3);  // 8 blocks of 8 windows
+    h.grant({h.record(1, 0, 8)});
+    const auto expect_group = [&](std::uint64_t at) {
+        h.reserve_as_asked();
+        EXPECT_EQ(h.expect<action::train_group>().spans, (std::vector<span>{make_span(at, at + 1)}));
+    };
+    // behind the first group 19 windows may be needed; three blocks, one of them short, might have 17
+    for (std::uint64_t at = 0; at <= 4; ++at) expect_group(at);
+    h.expect_nothing();
+    h.feed(event::group_trained{0});
+    expect_group(5);
+    h.expect_nothing();
+}
+
 TEST(session, a_group_holds_only_what_the_reply_reserved) {
     hand h;
     h.to_building();

@@ -93,16 +93,17 @@ private:
         site::session session;
         bool alive = true;
         bool asleep = false;
-        std::deque<site::event_t> missed;
+        std::deque<site::event_t> missed = {};
         // the trainer
         std::uint64_t phase = 0;
-        std::vector<std::vector<span>> groups;
+        std::vector<std::vector<span>> groups = {};
         std::uint64_t trained = 0;
+        std::vector<std::uint64_t> ends = {};  // windows until the end of each group
         std::int64_t busy_until = 0;
         std::uint64_t windows = 0;
         std::uint64_t uploaded_windows = 0;
-        std::string uploaded_id;
-        generation base;
+        std::string uploaded_id = {};
+        generation base = {};
     };
     struct site_slot {
         std::string name;
@@ -246,20 +247,11 @@ private:
 
     void start_process(std::uint64_t i) {
         auto& slot = sites_[i];
-        auto p = std::make_shared<process>(process{i,
-                                                   incarnation{i + 1, ++slot.starts},
-                                                   site::session(session_settings(i, slot.starts > 1)),
-                                                   true,
-                                                   false,
-                                                   {},
-                                                   0,
-                                                   {},
-                                                   0,
-                                                   0,
-                                                   0,
-                                                   0,
-                                                   {},
-                                                   {}});
+        auto p = std::make_shared<process>(process{
+            .slot = i,
+            .me = incarnation{i + 1, ++slot.starts},
+            .session = site::session(session_settings(i, slot.starts > 1)),
+        });
         slot.running = p;
         act(p, p->session.start(now_));
         after(100, [this, p] { timer(p); });
@@ -330,6 +322,7 @@ private:
         if (a.group == 0) {
             ++p->phase;
             p->groups.clear();
+            p->ends.clear();
             p->trained = p->windows = 0;
             p->busy_until = now_;
         }
@@ -340,12 +333,17 @@ private:
         p->windows += windows;
         p->busy_until =
             std::max(p->busy_until, now_) + static_cast<std::int64_t>(windows) * sites_[p->slot].ms_per_window;
+        p->ends.push_back(p->windows);
         const std::uint64_t phase = p->phase;
-        after(p->busy_until - now_, [this, p, phase, group = a.group] {
-            if (p->phase != phase || p->groups.empty()) return;
-            p->trained = group + 1;
-            deliver(p, site::event::group_trained{group});
-        });
+        // Steps straddle groups: one is trained when the step with its last window has all its windows.
+        for (; p->trained < p->ends.size() && steps_up(p->ends[p->trained]) <= p->windows; ++p->trained)
+            after(p->busy_until - now_, [this, p, phase, group = p->trained] {
+                if (p->phase == phase && !p->groups.empty()) deliver(p, site::event::group_trained{group});
+            });
+    }
+    /// Windows of the whole steps that hold so many windows.
+    [[nodiscard]] std::uint64_t steps_up(std::uint64_t windows) const {
+        return (windows + set_.per_step - 1) / set_.per_step * set_.per_step;
     }
     // The mutant: everything that is held of the leases it was given a part of.
     std::vector<span> whole_grants(const std::shared_ptr<process>& p, const std::vector<span>& given) const {

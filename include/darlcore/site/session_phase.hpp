@@ -70,12 +70,24 @@ inline bool over_budget(const session_state& s, std::int64_t now_ms) {
     return s.phase.budget_ms && now_ms - s.phase.started_ms >= *s.phase.budget_ms && !s.phase.groups.empty();
 }
 
+/// Is enough given out beyond the group under way? One group, so that nobody waits for the next one, and all windows
+/// that a step may take from behind its end: steps straddle groups, and a trainer that lacks windows for a step
+/// finishes none. (One block of the corpus may be short; it has at least one window.)
+inline bool is_ahead(const session_state& s) {
+    const auto& p = s.phase;
+    if (p.groups.size() <= p.trained + 1) return false;
+    std::uint64_t blocks = 0;
+    for (std::size_t g = p.trained + 1; g < p.groups.size(); ++g)
+        for (const auto& part : p.groups[g].parts) blocks += part.span.size();
+    return (blocks - 1) * s.set.block_size + 2 >= s.set.windows_per_step;
+}
+
 /// One step of a training phase: reserve the next group while the current one trains, or say that it was the last.
 inline void advance_training(session_state& s, std::int64_t now_ms) {
     auto& p = s.phase;
     const bool last = s.stopping || over_budget(s, now_ms) || p.planned >= p.target;
     if (p.wishes.empty() && !last) {
-        if (p.groups.size() > p.trained + 1) return;  // one ahead is enough
+        if (is_ahead(s)) return;
         p.wishes = s.held.next(std::min(p.group_size, p.target - p.planned), now_ms);
         p.wish = 0;
         if (p.wishes.empty() && s.held.unplanned() > 0) return;  // past a local deadline: wait for a heartbeat
