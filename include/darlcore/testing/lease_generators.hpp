@@ -61,7 +61,8 @@ inline rc::Gen<lease::settings> generate_lease_settings() {
     });
 }
 
-/// Histories of `length` commands in 1..300 blocks by 1..6 sites; small epochs come often, as they end often.
+/// Histories of `length` commands in 1..300 blocks by 1..6 sites; small epochs come often, as they end often, and so do
+/// middling ones, whose leases are worth stealing.
 inline rc::Gen<lease_run> generate_lease_run(std::size_t length = 200) {
     // At full size always: a small one would make every byte small and every call a correct one.
     return rc::gen::resize(
@@ -69,7 +70,8 @@ inline rc::Gen<lease_run> generate_lease_run(std::size_t length = 200) {
             lease_run r;
             r.rules = *generate_lease_settings();
             r.geometry.num_blocks =
-                *rc::gen::oneOf(rc::gen::inRange<std::uint64_t>(1, 9), rc::gen::inRange<std::uint64_t>(1, 301));
+                *rc::gen::oneOf(rc::gen::inRange<std::uint64_t>(1, 9), rc::gen::inRange<std::uint64_t>(8, 33),
+                                rc::gen::inRange<std::uint64_t>(1, 301));
             r.sites = *rc::gen::inRange<std::uint32_t>(1, 7);
             const auto byte = rc::gen::inRange<int>(0, 256);
             r.commands = *rc::gen::container<std::vector<lease_command>>(
@@ -102,6 +104,7 @@ public:
                                        c.finished};
         for (std::size_t i = 0; i < seen.size(); ++i) counts_[i] += seen[i] ? 1U : 0U;
     }
+    [[nodiscard]] std::uint64_t runs() const { return runs_; }
     [[nodiscard]] std::vector<std::pair<std::string, double>> shares() const {
         constexpr std::array<const char*, 9> names{"steal with reserve in between",
                                                    "late work",
