@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // `darl journal inspect|verify|salvage`: look into, check, rescue a state directory.
+#include <algorithm>
 #include <memory>
 #include <optional>
 #include <string>
+#include <thread>
 #include <utility>
 
 #include <fmt/format.h>
@@ -12,6 +14,7 @@
 #include "backends/storage/inspect.hpp"
 #include "backends/storage/ledger_replay.hpp"
 #include "backends/storage/posix.hpp"
+#include "backends/storage/rollback.hpp"
 #include "darlcore/ledger/machine.hpp"
 
 namespace darl {
@@ -151,56 +154,98 @@ darlcore::result<void> verify(const session& s, const journal_arguments& a) {
     return {};
 }
 
-std::uint64_t generation_of(const darlcore::ledger::machine* machine) {
-    return machine != nullptr ? machine->rounds().current().count : 0;
-}
-
-darlcore::result<void> salvage(const session& s, const journal_arguments& a) {
+std::string new_directory(const journal_arguments& a) {
     std::string from = a.directory;
     while (from.size() > 1 && from.back() == '/') from.pop_back();
-    const std::string to = a.out.empty() ? from + "-salvaged" : a.out;
-    storage::posix_file_system files;
-    storage::ledger_replay replay;
-    storage::rollback back;
-    back.generation = a.generation;
-    back.reached = [&replay] { return generation_of(replay.machine()); };
-    const auto report = storage::salvage(files, from, to, replay.target(), back);
-    if (!report) return report.error();
-    if (!s.json) {
-        print_line(fmt::format("{}: kept everything through sequence {}", to, report->kept_through));
-        for (const auto& lost : report->lost)
-            print_line(fmt::format("  not kept: sequence {}, {}, {} offset {}", lost.sequence,
-                                   darlcore::ledger::type_name(lost.type), lost.file, lost.offset));
-        for (const auto& gap : report->unreadable)
-            print_line(fmt::format("  unreadable: sequences {} to {}", gap.first, gap.last));
-        print_findings(report->findings);
-        print_line("the old directory is unchanged; move model/ and blobs/ over before serving the new one");
-        if (a.generation)
-            print_line(
-                fmt::format("the run goes on from generation {}: blocks of later merges will be trained again. Remove "
-                            "model/CURRENT "
-                            "after the move; the next start writes it and removes later generations",
-                            *a.generation));
-        return {};
-    }
+    return a.out.empty() ? from + "-salvaged" : a.out;
+}
+
+void print_text(const storage::salvage_report& report, const std::string& to) {
+    print_line(fmt::format("{}: kept everything through sequence {}", to, report.kept_through));
+    for (const auto& lost : report.lost)
+        print_line(fmt::format("  not kept: sequence {}, {}, {} offset {}", lost.sequence,
+                               darlcore::ledger::type_name(lost.type), lost.file, lost.offset));
+    for (const auto& gap : report.unreadable)
+        print_line(fmt::format("  unreadable: sequences {} to {}", gap.first, gap.last));
+    print_findings(report.findings);
+}
+
+json::value to_json(const storage::salvage_report& report, const std::string& to) {
     json::array lost;
-    for (const auto& l : report->lost)
+    for (const auto& l : report.lost)
         lost.push_back(json::make_object({{"sequence", l.sequence},
                                           {"type", darlcore::ledger::type_name(l.type)},
                                           {"file", l.file},
                                           {"offset", l.offset}}));
     json::array gaps;
-    for (const auto& g : report->unreadable) gaps.push_back(json::make_object({{"first", g.first}, {"last", g.last}}));
+    for (const auto& g : report.unreadable) gaps.push_back(json::make_object({{"first", g.first}, {"last", g.last}}));
     json::array findings;
-    for (const auto& f : report->findings) findings.push_back(to_json(f));
-    print_line(json::dump(json::make_object({{"directory", to},
-                                             {"kept_through", report->kept_through},
-                                             {"records_kept", report->records_kept},
-                                             {"snapshot_sequence", report->snapshot_sequence},
-                                             {"lost", std::move(lost)},
-                                             {"unreadable", std::move(gaps)},
-                                             {"findings", std::move(findings)}})));
+    for (const auto& f : report.findings) findings.push_back(to_json(f));
+    return json::make_object({{"directory", to},
+                              {"kept_through", report.kept_through},
+                              {"records_kept", report.records_kept},
+                              {"snapshot_sequence", report.snapshot_sequence},
+                              {"lost", std::move(lost)},
+                              {"unreadable", std::move(gaps)},
+                              {"findings", std::move(findings)}});
+}
+
+darlcore::result<void> salvage(const session& s, const journal_arguments& a) {
+    const std::string to = new_directory(a);
+    storage::posix_file_system files;
+    storage::ledger_replay replay;
+    const auto report = storage::salvage(files, a.directory, to, replay.target());
+    if (!report) return report.error();
+    if (s.json) {
+        print_line(json::dump(to_json(*report, to)));
+        return {};
+    }
+    print_text(*report, to);
+    print_line("the old directory is unchanged; move model/ and blobs/ over before serving the new one");
     return {};
+}
+
+json::value to_json(const darlcore::ledger::records::blocks_of_epoch& part, const darlcore::span& s) {
+    return json::make_object(
+        {{"epoch", std::uint64_t{part.epoch.count}}, {"first", s.start.count}, {"end", s.end.count}});
+}
+
+darlcore::result<void> roll_back(const session& s, const journal_arguments& a) {
+    const std::string to = new_directory(a);
+    storage::posix_file_system files;
+    const auto threads = static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
+    const auto back = storage::roll_back(files, a.directory, to, *a.generation, threads);
+    if (!back) return back.error();
+    if (s.json) {
+        auto document = to_json(back->journal, to);
+        json::array undone;
+        for (const auto& part : back->undone)
+            for (const auto& run : part.spans) undone.push_back(to_json(part, run));
+        document.set("target", back->target);
+        document.set("newest", back->newest);
+        document.set("generation", back->next);
+        document.set("epoch", std::uint64_t{back->epoch});
+        document.set("undone", std::move(undone));
+        document.set("windows_lost", back->windows_lost);
+        print_line(json::dump(document));
+        return {};
+    }
+    print_text(back->journal, to);
+    print_line(fmt::format("generation {} goes on as generation {} in epoch {}; generations up to {} are left behind",
+                           back->target, back->next, back->epoch, back->newest));
+    for (const auto& part : back->undone)
+        for (const auto& run : part.spans)
+            print_line(fmt::format("  trained again: epoch {}, blocks [{}, {})", part.epoch.count, run.start.count,
+                                   run.end.count));
+    if (back->windows_lost > 0)
+        print_line(fmt::format("  {} windows were committed at checkpoints but are in no model; they stay committed",
+                               back->windows_lost));
+    print_line(fmt::format("the old directory is unchanged; go on with: darl serve --state-dir {} --resume", to));
+    return {};
+}
+
+darlcore::result<void> rescue(const session& s, const journal_arguments& a) {
+    return a.generation ? roll_back(s, a) : salvage(s, a);
 }
 
 using action = darlcore::result<void> (*)(const session&, const journal_arguments&);
@@ -229,14 +274,17 @@ void add_journal(CLI::App& app, session& s) {
     add_action(*group, s, a, "verify",
                "replay as a start would, changing nothing; exit 3 when a start would refuse or a file is damaged",
                verify);
-    auto* rescuing = add_action(*group, s, a, "salvage",
-                                "write what can be kept into a new directory and list what cannot", salvage);
+    auto* rescuing =
+        add_action(*group, s, a, "salvage", "write what can be kept into a new directory and list what cannot", rescue);
     rescuing->add_option("--out", a->out, "the new directory (default DIR-salvaged)");
     rescuing->add_option("--generation", a->generation,
-                         "go back on purpose: leave out everything from the merge on that follows this generation");
+                         "go back on purpose (the server is stopped): the model of this generation under a new number, "
+                         "its files included; what later ones trained is trained again");
     group->footer(
         "Example: darl journal inspect run --records --first 100 --count 20\n"
-        "         darl journal salvage run --out run-rescued");
+        "         darl journal salvage run --out run-rescued\n"
+        "         darl journal salvage run --generation 41 --out run-from-41 && darl serve --state-dir run-from-41 "
+        "--resume");
 }
 
 }  // namespace darl

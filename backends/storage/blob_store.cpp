@@ -529,14 +529,8 @@ result<void> blob_store::link_or_copy(const std::string& file_path, const blob_f
     const std::string folder = parent_directory(path);
     if (const auto made = ensure_directory(fs_, folder); !made) return made;
     if (const auto written = replace_file(fs_, path + ".json", encode(facts)); !written) return written;
-    const auto linked = fs_.link(file_path, path);
-    if (!linked && linked.error().code == errc::unsupported) {
-        const auto bytes = read_file(fs_, file_path);
-        if (!bytes) return bytes.error();
-        if (const auto copied = replace_file(fs_, path, *bytes); !copied) return copied;
-    } else if (!linked && linked.error().code != errc::already_exists) {
-        return linked;
-    }
+    const auto linked = storage::link_or_copy(fs_, file_path, path);
+    if (!linked && linked.error().code != errc::already_exists) return linked;
     if (const auto synced = fs_.sync_dir(folder); !synced) return synced;
     blobs_.emplace(facts.sha256, facts);
     return {};

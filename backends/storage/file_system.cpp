@@ -76,6 +76,29 @@ result<void> replace_file(file_system& fs, const std::string& path, std::string_
     return fs.sync_dir(parent_directory(path));
 }
 
+result<void> link_or_copy(file_system& fs, const std::string& from, const std::string& to) {
+    const auto linked = fs.link(from, to);
+    if (linked || linked.error().code != errc::unsupported) return linked;
+    const std::string temporary = to + ".tmp";
+    {
+        const auto source = fs.open(from, open_mode::read);
+        if (!source) return source.error();
+        const auto copy = fs.open(temporary, open_mode::create);
+        if (!copy) return copy.error();
+        if (const auto cut = (*copy)->truncate(0); !cut) return cut;
+        std::string piece(std::size_t{1} << 20U, '\0');
+        for (std::uint64_t at = 0;; at += piece.size()) {
+            const auto got = pread_all(**source, piece, at);
+            if (!got) return got.error();
+            if (const auto written = pwrite_all(**copy, std::string_view(piece).substr(0, *got), at); !written)
+                return written;
+            if (*got < piece.size()) break;
+        }
+        if (const auto synced = (*copy)->fsync(); !synced) return synced;
+    }
+    return fs.rename(temporary, to);
+}
+
 result<void> remove_tree(file_system& fs, const std::string& path) {
     const auto entries = fs.list(path);
     if (!entries) {

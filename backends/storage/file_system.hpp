@@ -101,6 +101,10 @@ result<void> ensure_directory(file_system& fs, const std::string& path);
 /// Temp file, fsync, rename, directory fsync: after success the file has its new content for good; at every instant
 /// before it has the old or the new one.
 result<void> replace_file(file_system& fs, const std::string& path, std::string_view bytes);
+/// A second name for a finished file, or a copy of it where the file system has no links or `to` lies on another one.
+/// A copy appears whole and synced. The name is durable once the directory of `to` is synced.
+/// Errors: errc::already_exists, those of the calls.
+result<void> link_or_copy(file_system& fs, const std::string& from, const std::string& to);
 /// Removes a file, or a directory with all it holds. Missing is success.
 result<void> remove_tree(file_system& fs, const std::string& path);
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <compare>
 #include <cstdint>
 #include <functional>
 #include <optional>
@@ -93,20 +94,31 @@ struct salvage_report {
     std::vector<finding> findings;
 };
 
-/// How far back a salvage goes on purpose: everything from the record on that made a later generation than this one is
-/// left out, so the blocks of later merges are not committed any more; contributions to this generation stay pledged.
-/// `reached`: generation of the state that the check target holds.
-struct rollback {
-    std::optional<std::uint64_t> generation;
-    std::function<std::uint64_t()> reached;
+/// How far back a salvage goes on purpose: behind the record that makes the check target say `reached`, everything is
+/// left out, and a record that `finish` gives takes its place. See `roll_back` in backends/storage/rollback.hpp.
+struct way_back {
+    struct last_record {
+        std::uint16_t type = 0;
+        std::string payload;
+    };
+    /// Is the state that the check target holds before, at or behind what is wanted?
+    std::function<std::strong_ordering()> reached;
+    /// The sentence when what is left of the journal does not hold it.
+    std::function<std::string()> why_not;
+    /// Each readable record that is left out, in order.
+    std::function<void(const record&)> left_out;
+    /// Called with the directory that is being written and the number of records that nothing readable holds.
+    std::function<result<last_record>(const std::string& directory, std::uint64_t unreadable)> finish;
 };
 
 /// Writes what can be kept of `from` into the NEW directory `to`: the newest good snapshot that the longest unbroken
 /// run of records continues, these records in one segment, a term above every one seen. `from` is not changed. Model
-/// and blobs are not copied: a start compares them, see docs/storage.md. Errors: errc::already_exists (`to` is there),
-/// errc::not_found (no journal), errc::corrupt (nothing can be kept), errc::invalid_argument (a generation that the
-/// journal does not reach back or forward to), those of the file system.
+/// and blobs are not copied: a start compares them, see docs/storage.md.
+/// Promises: `to` appears whole or not at all; it is made as `to`.unfinished and renamed.
+/// Errors: errc::already_exists (`to` is there, or what an earlier try left), errc::not_found (no journal),
+/// errc::corrupt (nothing can be kept), errc::invalid_argument (the journal does not reach back or forward to what is
+/// wanted), those of the file system and of `back`.
 result<salvage_report> salvage(file_system& fs, const std::string& from, const std::string& to,
-                               const replay_target& check, const rollback& back = {});
+                               const replay_target& check, const way_back* back = nullptr);
 
 }  // namespace darlcore::storage

@@ -141,6 +141,19 @@ result<round::model_files> model_directory::seal(std::uint64_t generation, const
     return files;
 }
 
+result<round::model_files> model_directory::adopt(const std::string& folder, std::uint64_t generation,
+                                                  const std::optional<std::string>& meta) {
+    const auto staged = begin(generation);
+    if (!staged) return staged.error();
+    for (const auto& [name, ref, in_parts] : files_of_a_generation) {
+        const std::string to = join(*staged, name);
+        const bool own = meta && std::string_view(name) == meta_file;
+        const auto taken = own ? replace_file(*fs_, to, *meta) : link_or_copy(*fs_, join(folder, name), to);
+        if (!taken && (name != velocity_file || taken.error().code != errc::not_found)) return taken.error();
+    }
+    return seal(generation);
+}
+
 // Takes a directory's name away first, then its files: half a generation never has a name.
 result<void> model_directory::retire(std::uint64_t generation) {
     const std::string aside = join(join(root_, "staging"), "old-" + generation_name(generation));

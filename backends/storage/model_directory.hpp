@@ -67,6 +67,10 @@ public:
     /// in the journal is a leftover of a crash and replaced. Errors: errc::not_found (a file is missing),
     /// errc::corrupt (another size than the known one), errc::io_error, errc::no_space.
     result<round::model_files> seal(std::uint64_t generation, const round::model_files& known = {});
+    /// Takes over the files in `folder`, a generation of another model directory, and seals them as `generation`.
+    /// `meta`: its meta.json, in place of the one that is there.
+    result<round::model_files> adopt(const std::string& folder, std::uint64_t generation,
+                                     const std::optional<std::string>& meta = std::nullopt);
     /// Rolls CURRENT forward.
     result<void> point(std::uint64_t generation);
     /// What CURRENT says; none when there is no such file. Errors: errc::corrupt.

@@ -22,6 +22,7 @@ set(DARLCORE_HEADERS_LEASE
   ${PROJECT_SOURCE_DIR}/include/darlcore/lease/table_operate.hpp
   ${PROJECT_SOURCE_DIR}/include/darlcore/lease/table_read.hpp
   ${PROJECT_SOURCE_DIR}/include/darlcore/lease/table_replay.hpp
+  ${PROJECT_SOURCE_DIR}/include/darlcore/lease/table_rollback.hpp
   ${PROJECT_SOURCE_DIR}/include/darlcore/lease/table_update.hpp
   ${PROJECT_SOURCE_DIR}/include/darlcore/lease/ttl.hpp
   ${PROJECT_SOURCE_DIR}/include/darlcore/lease/types.hpp

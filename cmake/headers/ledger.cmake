@@ -13,6 +13,7 @@ set(DARLCORE_HEADERS_LEDGER
   ${PROJECT_SOURCE_DIR}/include/darlcore/ledger/record_codec.hpp
   ${PROJECT_SOURCE_DIR}/include/darlcore/ledger/records.hpp
   ${PROJECT_SOURCE_DIR}/include/darlcore/ledger/requests.hpp
+  ${PROJECT_SOURCE_DIR}/include/darlcore/ledger/rollback.hpp
   ${PROJECT_SOURCE_DIR}/include/darlcore/ledger/separate.hpp
   ${PROJECT_SOURCE_DIR}/include/darlcore/ledger/settings.hpp
   ${PROJECT_SOURCE_DIR}/include/darlcore/ledger/snapshot.hpp

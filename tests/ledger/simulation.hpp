@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "darlcore/ledger/rollback.hpp"
 #include "darlcore/random.hpp"
 #include "tests/ledger/world.hpp"
 
@@ -96,6 +97,10 @@ public:
                        static_cast<double>(std::max<std::int64_t>(1, w_.now - s.measured_from));
     }
     std::uint64_t stop_after_rounds = 0;
+    /// The run goes back to the model of `target`: the journal is cut behind it, the server starts on what is left. The
+    /// sites are not stopped: they go on with what they hold. Gives the number of the generation that the server goes
+    /// on from.
+    generation go_back(generation target);
     /// Evaluations that the server used.
     [[nodiscard]] std::uint64_t scores_used() const { return scores_used_; }
     /// Median of the times between publications, the first one left out.
@@ -223,10 +228,23 @@ private:
         in.files.wire = {"wire" + std::to_string(in.next.count), 1'000'000};
         in.max_abs_weight = 1;
         const auto epoch = w_.m.epoch();
+        if (in.next <= newest_) trouble_ = "generation " + std::to_string(in.next.count) + " was there before";
+        newest_ = in.next;
         for (const auto& input : merge_.inputs)
-            for (const auto p : contributed_[input.id.text]) ++merged_[{epoch.count, p}];
+            for (const auto p : contributed_[input.id.text]) {
+                ++merged_[{epoch.count, p}];
+                merged_by_[in.next].emplace_back(epoch.count, p);
+            }
         (void)call(in);
         published_.push_back(w_.now);
+    }
+    /// What the generations behind `target` held is not in the model any more.
+    void undo_merges(generation target) {
+        for (auto later = merged_by_.upper_bound(target); later != merged_by_.end();) {
+            for (const auto& block : later->second)
+                if (--merged_[block] == 0) merged_.erase(block);
+            later = merged_by_.erase(later);
+        }
     }
     std::string audit() const {
         const auto& run = o_.run;
@@ -466,6 +484,8 @@ private:
     std::map<std::string, std::string> stored_;
     std::map<std::string, ledger_time> block_end_;
     std::map<std::pair<std::uint32_t, std::uint64_t>, int> merged_;
+    std::map<generation, std::vector<std::pair<std::uint32_t, std::uint64_t>>> merged_by_;
+    generation newest_;
     std::optional<machine> shadow_;
     std::size_t replayed_ = 0;
     std::uint64_t next_id_ = 0;
@@ -474,5 +494,30 @@ private:
     std::string trouble_;
     bool woken_ = false;
 };
+
+inline generation simulation::go_back(generation target) {
+    machine kept(w_.m.settings());
+    std::size_t cut = 0;
+    for (; cut < w_.journal.size() && !has_reached(kept, target); ++cut)
+        if (!kept.replay(w_.journal[cut].first, w_.journal[cut].second)) trouble_ = "replay of what is kept";
+    left_out gone(kept);
+    for (std::size_t i = cut; i < w_.journal.size(); ++i) gone.add(w_.journal[i].first);
+    w_.journal.resize(cut);
+    w_.journal.emplace_back(ledger::go_back(kept, gone, kept.rounds().durable().files), w_.now);
+    if (!kept.replay(w_.journal.back().first, w_.now)) trouble_ = "replay of the way back";
+    if (const auto ok = kept.verify(); !ok) trouble_ = "after the way back: " + to_text(ok.error());
+    const std::uint32_t term = w_.m.term().count + 1;
+    w_.m = std::move(kept);
+    w_.m.set_switches_for_testing(o_.switches);
+    shadow_.reset();
+    replayed_ = 0;
+    merge_at_.reset();
+    undo_merges(target);
+    for (auto& s : sites_)
+        if (s.state == sim_site::doing::done) s.state = sim_site::doing::down;  // its job is started again
+    for (const auto& [file, site] : stored_) w_.store_blob(site, file);
+    (void)call(start_input{darlcore::term{term}});
+    return w_.m.rounds().current();
+}
 
 }  // namespace darlcore::ledger::testing

@@ -89,6 +89,9 @@ struct site_book {
     std::uint64_t pledged = 0;        // PLEDGED now
     std::uint64_t committed_now = 0;  // COMMITTED in this epoch
     std::uint32_t ring_next = 0;
+
+    /// The run went back and no process has registered since. A client of protocol 1 has no name to forget.
+    [[nodiscard]] bool is_vacant() const { return mode == site_mode::full && incarnation.is_none(); }
 };
 
 inline constexpr ledger_time never_seen{-(std::int64_t{1} << 62)};

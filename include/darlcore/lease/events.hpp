@@ -201,13 +201,22 @@ struct term_started {
     friend bool operator==(const term_started&, const term_started&) = default;
 };
 
+/// The run went back to an older model, which is generation `to` from now on. Nothing that was given out before counts
+/// any more: leases end, pledged blocks are free, no process speaks for a site until one registers, and sequences go on
+/// at `next_seq`, above all that were ever given out.
+struct rolled_back {
+    generation to;
+    std::uint64_t next_seq = 1;
+    friend bool operator==(const rolled_back&, const rolled_back&) = default;
+};
+
 }  // namespace darlcore::lease::events
 
 namespace darlcore::lease {
 
-using event =
-    std::variant<events::registered, events::superseded, events::corpus_pinned, events::granted, events::reserved,
-                 events::committed, events::pledged, events::contribution_rejected, events::resolved, events::released,
-                 events::expired, events::requeued, events::epoch_advanced, events::tick, events::term_started>;
+using event = std::variant<events::registered, events::superseded, events::corpus_pinned, events::granted,
+                           events::reserved, events::committed, events::pledged, events::contribution_rejected,
+                           events::resolved, events::released, events::expired, events::requeued,
+                           events::epoch_advanced, events::tick, events::term_started, events::rolled_back>;
 
 }  // namespace darlcore::lease

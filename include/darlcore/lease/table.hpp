@@ -270,6 +270,9 @@ private:
     void install(const events::epoch_advanced& e, ledger_time at);
     void install(const events::tick& e, ledger_time at);
     void install(const events::term_started& e, ledger_time at);
+    void install(const events::rolled_back& e, ledger_time at);  // table_rollback.hpp
+    void vacate(std::uint32_t site, ledger_time at);
+    void forget_closed();
 
     void open_lease(const lease_record& record);
     void note_renewal(std::uint32_t slot);
@@ -325,6 +328,7 @@ private:
     std::optional<std::string_view> misfit(const events::epoch_advanced& e) const;
     std::optional<std::string_view> misfit(const events::tick& e) const;
     std::optional<std::string_view> misfit(const events::term_started& e) const;
+    std::optional<std::string_view> misfit(const events::rolled_back& e) const;
     [[nodiscard]] bool is_unknown(site_number n) const { return n.count >= b_.num_sites; }
 
     [[nodiscard]] bool is_complete() const;
@@ -359,3 +363,4 @@ using table = basic_table<>;
 #include "darlcore/lease/table_operate.hpp"
 #include "darlcore/lease/table_read.hpp"
 #include "darlcore/lease/table_replay.hpp"
+#include "darlcore/lease/table_rollback.hpp"

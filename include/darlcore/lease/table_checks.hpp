@@ -71,6 +71,7 @@ std::optional<refusal> basic_table<M>::check_caller(const caller& who, std::uint
     }
     site = it->second;
     const site_book& s = b_.sites[site];
+    if (s.is_vacant()) return refused(errc::unknown_site);
     const bool unchecked = who.incarnation.is_none() && s.mode == site_mode::legacy;
     if (fence && !unchecked && who.incarnation != s.incarnation) return refused(errc::fenced);
     return std::nullopt;

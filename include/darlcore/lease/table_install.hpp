@@ -290,9 +290,7 @@ void basic_table<M>::install(const events::epoch_advanced& e, ledger_time at) {
     b_.losses.clear();
     b_.second_chance_used = false;
     b_.leased = 0;
-    b_.closed_written = 0;
-    b_.closed_print = 0;
-    closed_index_.clear();
+    forget_closed();
     for (std::uint32_t n = 0; n < b_.num_sites; ++n) {
         site_book& s = b_.sites.write(n);
         const std::uint64_t before = s.reserved;

@@ -49,6 +49,7 @@ std::optional<refusal> basic_table<M>::stands_in_the_way(const register_site& in
         return refusal{errc::fenced,
                        "this process was replaced by a newer one and cannot come back: start a new process", 0,
                        std::nullopt};
+    if (s.is_vacant()) return std::nullopt;
     const bool named = in.take_over && *in.take_over == s.incarnation;
     if (named || (!in.take_over && !is_live(site_number{site}, now))) return std::nullopt;
     const auto wait = next_deadline_in_ms(now);
@@ -93,7 +94,8 @@ outcome<registered_reply> basic_table<M>::apply(const register_site& in, ledger_
     }
     const auto known = find_site(in.who.site.name);
     expire_due(out, now);
-    const bool same = known && b_.sites[known->count].incarnation == in.who.incarnation;
+    const bool same =
+        known && !b_.sites[known->count].is_vacant() && b_.sites[known->count].incarnation == in.who.incarnation;
     if (same && b_.sites[known->count].mode != in.mode)
         return refuse(std::move(out), errc::bad_request, "a process keeps its protocol: register as before");
     if (known && !same)

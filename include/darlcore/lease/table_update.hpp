@@ -126,6 +126,13 @@ void basic_table<M>::move_done_end(std::uint32_t slot, position through, ledger_
 }
 
 template <class M>
+void basic_table<M>::forget_closed() {
+    b_.closed_written = 0;
+    b_.closed_print = 0;
+    closed_index_.clear();
+}
+
+template <class M>
 void basic_table<M>::move_closed_done_end(lease_seq seq, position through) {
     closed_lease& c = b_.closed.write(closed_index_.find(seq.count));
     b_.closed_print -= print_of(c);

@@ -26,7 +26,8 @@ struct access {
         using namespace records;
         if constexpr (std::is_same_v<Fact, registered> || std::is_same_v<Fact, superseded>) {
             return lease::event(fact.site);
-        } else if constexpr (std::is_same_v<Fact, term_started> || std::is_same_v<Fact, committed>) {
+        } else if constexpr (std::is_same_v<Fact, term_started> || std::is_same_v<Fact, committed> ||
+                             std::is_same_v<Fact, rolled_back>) {
             return lease::event(fact.leases);
         } else if constexpr (std::is_same_v<Fact, pledged> || std::is_same_v<Fact, contribution_rejected> ||
                              std::is_same_v<Fact, pledges_rejected> || std::is_same_v<Fact, merge_commit>) {
@@ -110,6 +111,11 @@ struct access {
         m.books_.last_inputs.clear();
         for (const auto& [site, p] : m.rounds_.durable().pledges) m.books_.last_inputs.push_back(p.sha256);
         std::sort(m.books_.last_inputs.begin(), m.books_.last_inputs.end());
+        m.rounds_.apply(fact.model, at);
+    }
+    static void apply_fact(machine& m, const records::rolled_back& fact, ledger_time at) {
+        m.books_.windows.clear();
+        m.books_.last_inputs.clear();
         m.rounds_.apply(fact.model, at);
     }
     static void apply_fact(machine& m, const lease::events::epoch_advanced&, ledger_time) {
@@ -202,7 +208,10 @@ struct access {
     static std::optional<refusal> check_caller(const machine& m, const caller& who) {
         const auto site = m.leases_.find_site(who.site.name);
         if (!site) return refuse(errc::unknown_site, "register this site first: POST /register");
-        if (!who.incarnation.is_none() && m.leases_.site(*site, {}).incarnation != who.incarnation)
+        const auto known = m.leases_.site(*site, {});
+        if (known.mode == lease::site_mode::full && known.incarnation.is_none())
+            return refuse(errc::unknown_site, "the run went back to an older generation: register again");
+        if (!who.incarnation.is_none() && known.incarnation != who.incarnation)
             return refuse(errc::fenced, "a newer process of this site took over: stop this one");
         return std::nullopt;
     }

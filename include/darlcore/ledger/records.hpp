@@ -102,6 +102,20 @@ struct merge_commit {
     friend bool operator==(const merge_commit&, const merge_commit&) = default;
 };
 
+struct blocks_of_epoch {
+    epoch_index epoch;
+    std::vector<span> spans;  // ascending, apart
+    friend bool operator==(const blocks_of_epoch&, const blocks_of_epoch&) = default;
+};
+
+/// The run went back to an older model; the journal was cut behind the record that made it (ledger/rollback.hpp).
+struct rolled_back {
+    lease::events::rolled_back leases;
+    round::rolled_back model;
+    std::vector<blocks_of_epoch> undone;  // what the generations left behind held beyond it; trained again
+    friend bool operator==(const rolled_back&, const rolled_back&) = default;
+};
+
 /// Digest of the durable state before this record; replay compares.
 struct state_digest {
     digest16 digest{};
@@ -120,7 +134,7 @@ using record =
                  lease::events::granted, lease::events::reserved, lease::events::released, lease::events::expired,
                  lease::events::requeued, records::committed, records::pledged, records::contribution_rejected,
                  records::pledges_rejected, records::model_initialised, records::merge_commit,
-                 lease::events::epoch_advanced, lease::events::tick, records::state_digest>;
+                 lease::events::epoch_advanced, lease::events::tick, records::state_digest, records::rolled_back>;
 
 /// Names of the record types, in the order of the variant; the number in the journal is the place in this list plus 1
 /// and never changes (new types go to the end).
@@ -152,7 +166,8 @@ inline constexpr std::string_view record_names[] = {"run_created",
                                                     "merge_commit",
                                                     "epoch_advanced",
                                                     "tick",
-                                                    "state_digest"};
+                                                    "state_digest",
+                                                    "rolled_back"};
 static_assert(std::variant_size_v<record> == std::size(record_names));
 
 inline std::uint16_t type_number(const record& r) { return static_cast<std::uint16_t>(r.index() + 1); }

@@ -130,7 +130,7 @@ DARLCORE_LEDGER_INLINE std::optional<ledger_time> machine::next_tick(ledger_time
 }
 
 /// First byte of a snapshot; a later format has another.
-inline constexpr std::uint8_t snapshot_format = 1;
+inline constexpr std::uint8_t snapshot_format = 2;
 
 /// All that a restart keeps, as a copy that another thread may encode and verify.
 struct frozen {

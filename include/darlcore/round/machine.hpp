@@ -338,7 +338,7 @@ private:
         if (state_.stop || !state_.has_model) return;
         if (set_.stop_steps > 0 && state_.global_step >= set_.stop_steps)
             return request_stop(stop_reason::steps, now, out);
-        if (set_.stop_rounds > 0 && state_.current.count >= set_.stop_rounds)
+        if (set_.stop_rounds > 0 && rounds_done(state_) >= set_.stop_rounds)
             return request_stop(stop_reason::rounds, now, out);
         // where blocks commit at a checkpoint, the last contributions come after the last block
         if (facts.epoch_complete && state_.pledges.empty() && !live_.merging && !is_anybody_training(now))

@@ -135,7 +135,16 @@ struct stopped {
     friend bool operator==(const stopped&, const stopped&) = default;
 };
 
+/// The run went back to the model of `target`, which is generation `next` from now on: a number above all that were
+/// ever used.
+struct rolled_back {
+    darlcore::generation target;
+    darlcore::generation next;
+    model_files files;
+    friend bool operator==(const rolled_back&, const rolled_back&) = default;
+};
+
 using record = std::variant<joined, left, obliged, declined, overdue, replaced, accepted, rejected, initialised, merged,
-                            evaluated, paused, resumed, stopped>;
+                            evaluated, paused, resumed, stopped, rolled_back>;
 
 }  // namespace darlcore::round

@@ -156,6 +156,27 @@ inline void note_evaluated(durable_state& s, const evaluated& r) {
     }
 }
 
+/// Everybody must join again, and what was pledged counts as stale: the model has a new number.
+inline void note_rolled_back(durable_state& s, const settings& set, const rolled_back& r, round_time at) {
+    for (const auto& [site, p] : s.pledges)
+        set_outcome(s, site, p.id, contribution_status::rejected, errc::stale_generation);
+    for (auto& [site, m] : s.members) {
+        m.present = false;
+        m.late_rounds = 0;
+    }
+    s.first_pledge_at.reset();
+    s.last_pledge_at.reset();
+    s.participants.clear();
+    s.pledges.clear();
+    s.skipped += r.next.count - r.target.count;
+    s.current = r.next;
+    s.files = r.files;
+    s.published_at = at;
+    s.stop.reset();
+    forget_old_answers(s, set);
+    forget_old_evaluations(s, set);
+}
+
 }  // namespace detail
 
 /// Applies one recorded fact. Decides nothing: the same records give the same state.
@@ -212,9 +233,11 @@ inline void replay(durable_state& s, const settings& set, const record& r, ledge
             if (s.paused_since) s.paused_ms += now - *s.paused_since;
             s.paused_since.reset();
             s.pause_reason.clear();
-        } else {
-            static_assert(std::is_same_v<fact_type, stopped>);
+        } else if constexpr (std::is_same_v<fact_type, stopped>) {
             if (!s.stop) s.stop = fact.reason;
+        } else {
+            static_assert(std::is_same_v<fact_type, rolled_back>);
+            detail::note_rolled_back(s, set, fact, at);
         }
     };
     std::visit(visitor, r);

@@ -77,6 +77,7 @@ struct durable_state {
     bool has_model = false;
     std::optional<pins> pinned;
     darlcore::generation current;
+    std::uint64_t skipped = 0;  // generation numbers up to `current` that no merge of this model made
     model_files files;
     std::uint64_t global_step = 0;
     std::uint64_t tokens_total = 0;
@@ -131,6 +132,9 @@ inline round_time to_round_time(const durable_state& s, ledger_time now) {
     const ledger_time running = s.paused_since && *s.paused_since < now ? *s.paused_since : now;
     return {running.ms - s.paused_ms};
 }
+
+/// Merges that made the current model; less than its number after a way back.
+inline std::uint64_t rounds_done(const durable_state& s) { return s.current.count - s.skipped; }
 
 /// Finished: a stop was asked for and nothing pledged is left to merge.
 inline bool is_finished(const durable_state& s) { return s.stop && s.pledges.empty(); }
