@@ -175,6 +175,10 @@ TEST(a_way_back, makes_stale_what_a_process_from_before_still_sends_after_it_reg
     EXPECT_EQ(code_of(run.handle(moved)), errc::lease_gone) << "also with the new number on it";
     EXPECT_EQ(code_of(run.handle(reserve_request{world::who("a"), lease::ref_to(held), held.end})), errc::lease_gone);
     EXPECT_TRUE(run.m.rounds().durable().pledges.empty());
+    const auto scored = run.handle(evaluation_request{world::who("a"), generation{2}, 0.5, 100, 10});
+    EXPECT_EQ(scored.reply().reason, "too_old") << "a score of the model that was left behind";
+    EXPECT_FALSE(run.m.rounds().durable().best);
+    EXPECT_TRUE(run.handle(evaluation_request{world::who("a"), generation{3}, 0.5, 100, 10}).reply().used);
 }
 
 TEST(a_way_back, lets_a_new_process_in_at_once_whoever_it_thinks_it_replaces) {

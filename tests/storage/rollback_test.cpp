@@ -139,7 +139,8 @@ TEST(RollBack, ToEveryGenerationAServerGoesOnFromItsModelUnderANewNumber) {
         ledger_replay replay;
         ASSERT_TRUE(read_journal(run.on, new_path + "/journal", replay.target()).has_value());
         const auto& m = *replay.machine();
-        EXPECT_EQ(m.leases().counts().committed, run.committed[target]);
+        const bool ended_an_epoch = target > 0 && run.committed[target] == 0;  // the next one begins by itself
+        EXPECT_EQ(m.leases().counts().committed, ended_an_epoch ? 8U : run.committed[target]);
         EXPECT_EQ(m.leases().counts().leased + m.leases().counts().pledged, 0U);
         EXPECT_EQ(m.leases().next_seq(), run.w.m.leases().next_seq());
         const std::string folder = new_path + "/model/" + generation_name(7);

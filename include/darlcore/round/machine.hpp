@@ -170,7 +170,7 @@ public:
 
     /// Stores a held-out score while its generation is still kept. False = too old, ignored. Never changes the round.
     bool evaluate(const evaluated& report, ledger_time now, step& out) {
-        if (!state_.has_model || report.scored > state_.current) return false;
+        if (!state_.has_model || report.scored > state_.current || report.scored < state_.since) return false;
         const bool kept = report.scored.count + set_.keep_generations >= state_.current.count + 1;
         if (!kept && report.scored != state_.best) return false;
         record_fact(out, report, now);

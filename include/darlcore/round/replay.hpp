@@ -169,6 +169,7 @@ inline void note_rolled_back(durable_state& s, const settings& set, const rolled
     s.participants.clear();
     s.pledges.clear();
     s.skipped += r.next.count - r.target.count;
+    s.since = r.next;
     s.current = r.next;
     s.files = r.files;
     s.published_at = at;

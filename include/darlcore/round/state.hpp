@@ -77,7 +77,8 @@ struct durable_state {
     bool has_model = false;
     std::optional<pins> pinned;
     darlcore::generation current;
-    std::uint64_t skipped = 0;  // generation numbers up to `current` that no merge of this model made
+    darlcore::generation since;  // made by the last way back; between its target and this, numbers name other models
+    std::uint64_t skipped = 0;   // numbers up to `current` that no merge of this model made
     model_files files;
     std::uint64_t global_step = 0;
     std::uint64_t tokens_total = 0;
