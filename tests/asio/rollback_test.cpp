@@ -97,6 +97,15 @@ TEST_F(rolled_back_run, goes_on_with_the_old_model_trains_every_block_again_and_
     ASSERT_EQ(report.at("undone").size(), 1U);
     EXPECT_EQ(report.at("undone").at(std::size_t{0}).at("end").as_u64(), first.at("pledged_blocks").as_u64());
     EXPECT_EQ(run_darl({"journal", "verify", folder_ / "back"}).status, 0);
+    const auto listed = run_darl({"--json", "journal", "inspect", "--records", folder_ / "back"});
+    EXPECT_EQ(*json::parse(listed.out)->at("records").as_array()->back().at("type").as_string(), "rolled_back");
+    const auto told =
+        run_darl({"journal", "salvage", folder_ / "state", "--generation", "0", "--out", folder_ / "two"});
+    EXPECT_NE(told.out.find("generation 0 goes on as generation 2 in epoch 0"), std::string::npos) << told.out;
+    EXPECT_NE(told.out.find("trained again: epoch 0, blocks [0, 4)"), std::string::npos) << told.out;
+    EXPECT_EQ(run_darl({"journal", "salvage", folder_ / "state", "--generation", "0", "--out", folder_ / "two"}).status,
+              2)
+        << "never into a directory that is there";
 
     state_ = "back";
     ASSERT_NO_FATAL_FAILURE(start(false));

@@ -181,6 +181,25 @@ TEST(a_way_back, makes_stale_what_a_process_from_before_still_sends_after_it_reg
     EXPECT_TRUE(run.handle(evaluation_request{world::who("a"), generation{3}, 0.5, 100, 10}).reply().used);
 }
 
+TEST(a_way_back, ends_leases_too_that_were_closed_and_could_have_been_claimed_late) {
+    long_run run;
+    register_request hello;
+    hello.who = world::who("a", 2);
+    hello.protocol = 2;
+    hello.digest = run.m.space_digest();
+    hello.take_over = world::who("a", 1).incarnation;
+    ASSERT_TRUE(run.handle(hello).ok());
+    ASSERT_TRUE(run.m.replay(ledger::go_back(run.m, left_out(run.m), {}), run.now));
+    ASSERT_TRUE(run.m.verify());
+    run.start(run.m.term().count + 1);
+    run.enter("a", 2);
+    auto late = run.late;
+    late.who = world::who("a", 2);
+    late.base = run.m.rounds().current();
+    run.store_blob("a", late.sha256);
+    EXPECT_EQ(code_of(run.handle(late)), errc::lease_gone);
+}
+
 TEST(a_way_back, lets_a_new_process_in_at_once_whoever_it_thinks_it_replaces) {
     long_run run;
     run.back_to(generation{1});
