@@ -2,6 +2,9 @@
 #include "backends/host/instruction_set.hpp"
 
 #include <algorithm>
+#if defined(__x86_64__)
+#include <cpuid.h>
+#endif
 
 #include "darlcore/assert.hpp"
 
@@ -9,11 +12,19 @@ namespace darlcore::host {
 
 namespace {
 
+#if defined(__x86_64__)
+// clang 14 has no name for it. Source: Intel SDM volume 2, CPUID leaf 1, ECX bit 29.
+bool has_f16c() {
+    unsigned a = 0, b = 0, c = 0, d = 0;
+    return __get_cpuid(1, &a, &b, &c, &d) != 0 && (c & (1U << 29U)) != 0;
+}
+#endif
+
 std::vector<instruction_set> detect() {
     std::vector<instruction_set> sets{instruction_set::baseline};
 #if defined(__x86_64__)
     __builtin_cpu_init();
-    const bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("f16c");
+    const bool avx2 = __builtin_cpu_supports("avx2") && has_f16c();
     if (avx2) sets.push_back(instruction_set::avx2);
     if (avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
         __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq"))

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstdint>
 #include <limits>
@@ -45,7 +46,7 @@ public:
         if (chunk > 300 && chunk <= 100'000) list.insert(list.end(), {chunk - 1, chunk, chunk + 1});
         return list;
     }
-    static constexpr dtype merge_types[] = {dtype::f32, dtype::bf16, dtype::f16};
+    static constexpr std::array merge_types{dtype::f32, dtype::bf16, dtype::f16};
 };
 
 TYPED_TEST_SUITE_P(tensor_backend_contract);
