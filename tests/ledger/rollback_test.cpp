@@ -41,6 +41,15 @@ struct long_run : world {
         DARLCORE_ASSERT(finish_merge().ok());
         return leases;
     }
+    /// A second process of a that replaces the first.
+    [[nodiscard]] register_request successor_of_a() const {
+        register_request hello;
+        hello.who = who("a", 2);
+        hello.protocol = 2;
+        hello.digest = m.space_digest();
+        hello.take_over = who("a", 1).incarnation;
+        return hello;
+    }
     /// The ledger of a journal that is cut behind the record that made `target`, and the record that follows.
     std::pair<machine, records::rolled_back> cut(generation target) const {
         machine kept(m.settings());
@@ -185,12 +194,7 @@ TEST(a_way_back, makes_stale_what_a_process_from_before_still_sends_after_it_reg
 
 TEST(a_way_back, ends_leases_too_that_were_closed_and_could_have_been_claimed_late) {
     long_run run;
-    register_request hello;
-    hello.who = world::who("a", 2);
-    hello.protocol = 2;
-    hello.digest = run.m.space_digest();
-    hello.take_over = world::who("a", 1).incarnation;
-    ASSERT_TRUE(run.handle(hello).ok());
+    ASSERT_TRUE(run.handle(run.successor_of_a()).ok());
     ASSERT_TRUE(run.m.replay(ledger::go_back(run.m, left_out(run.m), {}), run.now));
     ASSERT_TRUE(run.m.verify());
     run.start(run.m.term().count + 1);
@@ -205,12 +209,7 @@ TEST(a_way_back, ends_leases_too_that_were_closed_and_could_have_been_claimed_la
 TEST(a_way_back, lets_a_new_process_in_at_once_whoever_it_thinks_it_replaces) {
     long_run run;
     run.back_to(generation{1});
-    register_request hello;
-    hello.who = world::who("a", 2);
-    hello.protocol = 2;
-    hello.digest = run.m.space_digest();
-    hello.take_over = world::who("a", 1).incarnation;
-    EXPECT_TRUE(run.handle(hello).ok());
+    EXPECT_TRUE(run.handle(run.successor_of_a()).ok());
     EXPECT_EQ(code_of(run.handle(heartbeat_request{world::who("a", 1), {}, {}})), errc::fenced)
         << "from then on the one from before is replaced";
 }
